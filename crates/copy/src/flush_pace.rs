@@ -13,7 +13,7 @@ const FIRST: u64 = 2 << 20;
 /// No flush should cover less, bytes: each takes a round trip.
 const MIN: u64 = 256 << 10;
 /// How much more, or less, the next flush covers at most than the last.
-const MAX_STEP: u32 = 8;
+const MAX_STEP: u64 = 8;
 /// After a loss a flush covers this part of what it would have covered.
 const PART_AFTER_LOSS: u64 = 4;
 /// The time between two flushes, as a multiple of what one takes, and at least.
@@ -56,9 +56,9 @@ impl FlushPace {
             return;
         }
         let own = took.saturating_sub(self.of_nothing.unwrap_or_default());
-        let fits = LONG.as_secs_f64() / own.as_secs_f64().max(f64::MIN_POSITIVE) * covered as f64;
-        let step = u64::from(MAX_STEP);
-        let fits = (fits as u64).clamp(self.bytes / step, self.bytes.saturating_mul(step));
+        let fits = u128::from(covered) * LONG.as_nanos() / own.as_nanos().max(1);
+        let fits = u64::try_from(fits).unwrap_or(u64::MAX);
+        let fits = fits.clamp(self.bytes / MAX_STEP, self.bytes.saturating_mul(MAX_STEP));
         let least = if own > LONG { MIN } else { self.bytes };
         self.bytes = fits.max(least).min(self.max_bytes);
     }

@@ -63,3 +63,4 @@ pub(crate) mod supervisor;
 mod tests;
 mod unused_portals;
 mod witness;
+mod write_length;

@@ -37,8 +37,8 @@ struct Span {
     begun: Instant,
     /// Bytes concluded by then.
     before: u64,
-    /// Bytes outstanding multiplied by seconds, up to the last look.
-    area: f64,
+    /// Bytes outstanding multiplied by nanoseconds, up to the last look.
+    area: u128,
     last: Instant,
     /// Bytes outstanding at the last look.
     outstanding: u64,
@@ -81,7 +81,7 @@ impl DrainLimit {
         round_trip: Duration,
         now: Instant,
     ) {
-        let fresh = Span { begun: now, before: concluded, area: 0.0, last: now, outstanding };
+        let fresh = Span { begun: now, before: concluded, area: 0, last: now, outstanding };
         let last = self.span.map(|span| now.saturating_duration_since(span.last));
         // What was outstanding in between is not known.
         let Some(since) = last.filter(|since| *since < REST) else {
@@ -89,25 +89,25 @@ impl DrainLimit {
             return;
         };
         let span = self.span.get_or_insert(fresh);
-        span.area += span.outstanding as f64 * since.as_secs_f64();
+        span.area += u128::from(span.outstanding) * since.as_nanos();
         (span.last, span.outstanding) = (now, outstanding);
-        let (time, done) =
-            (now.saturating_duration_since(span.begun), concluded.saturating_sub(span.before));
-        let long = LONG.saturating_add(round_trip.saturating_mul(ROUND_TRIPS));
+        let done = u128::from(concluded.saturating_sub(span.before));
+        let time = now.saturating_duration_since(span.begun).as_nanos();
+        let long = LONG.saturating_add(round_trip.saturating_mul(ROUND_TRIPS)).as_nanos();
         let is_long = time >= long;
-        if done < self.bytes && !is_long {
+        if done < u128::from(self.bytes) && !is_long {
             return;
         }
         // Nothing was outstanding for a while, or nothing was: that tells nothing.
-        let mean = span.area / time.as_secs_f64().max(f64::MIN_POSITIVE);
-        let latency = span.area / (done as f64).max(1.0);
-        if latency > long.as_secs_f64() {
+        let mean = span.area / time.max(1);
+        let latency = (span.area / done.max(1)).max(1);
+        if latency > long {
             if is_long {
-                let fits = done as f64 * long.as_secs_f64() / time.as_secs_f64();
-                self.bytes = (fits as u64).clamp(self.bytes / 2, self.bytes).max(MIN);
+                let fits = u64::try_from(done * long / time).unwrap_or(u64::MAX);
+                self.bytes = fits.clamp(self.bytes / 2, self.bytes).max(MIN);
             }
-        } else if mean >= self.bytes as f64 / 2.0 {
-            let room = (long.as_secs_f64() / latency) as u64;
+        } else if mean >= u128::from(self.bytes / 2) {
+            let room = u64::try_from(long / latency).unwrap_or(u64::MAX);
             self.bytes = self.bytes.saturating_mul((room / 2 * 2).clamp(1, MAX_STEP));
         }
         self.span = Some(fresh);
@@ -122,14 +122,14 @@ mod tests {
 
     /// A target that takes `rate` bytes a second, with as much outstanding as may be and is wanted. Gives back the limit
     /// after each tick.
-    fn limits(rate: f64, wanted: u64, ticks: usize, limit: &mut DrainLimit) -> Vec<u64> {
-        let (start, mut concluded) = (Instant::now(), 0.0);
+    fn limits(rate: u64, wanted: u64, ticks: usize, limit: &mut DrainLimit) -> Vec<u64> {
+        let (start, mut concluded) = (Instant::now(), 0);
         let tick = |count| {
             let now = start + TICK * u32::try_from(count).unwrap();
             let outstanding = limit.bytes().min(wanted);
             // A fast target has concluded all of it, as often as it was outstanding.
-            concluded += rate * TICK.as_secs_f64();
-            limit.observe(outstanding, concluded as u64, Duration::ZERO, now);
+            concluded += rate / 20;
+            limit.observe(outstanding, concluded, Duration::ZERO, now);
             limit.bytes()
         };
         (0..ticks).map(tick).collect()
@@ -137,32 +137,32 @@ mod tests {
 
     #[test]
     fn a_fast_target_has_no_limit_soon() {
-        let limits = limits(1e9, u64::MAX, 10, &mut DrainLimit::default());
+        let limits = limits(1_000_000_000, u64::MAX, 10, &mut DrainLimit::default());
         assert!(limits[9] >= 64 << 20, "{limits:?}");
     }
 
     /// What it takes in about half a second is outstanding, and at least what is sensible.
     #[test]
     fn a_slow_target_gets_what_it_takes_in_time() {
-        for rate in [0.2e6, 0.5e6, 3e6, 30e6] {
+        for rate in [200_000, 500_000, 3_000_000, 30_000_000] {
             let limits = limits(rate, u64::MAX, 400, &mut DrainLimit::default());
             let settled = limits.split_at(200).1;
             for bytes in settled {
-                let seconds = *bytes as f64 / rate;
+                let seconds = *bytes as f64 / rate as f64;
                 assert!((0.2..0.9).contains(&seconds), "{rate}: {bytes}");
             }
         }
         let mut slow = DrainLimit::default();
-        assert_eq!(limits(1e3, u64::MAX, 400, &mut slow)[399], MIN);
+        assert_eq!(limits(1000, u64::MAX, 400, &mut slow)[399], MIN);
         // When it has become fast again, it gets more.
-        assert!(limits(1e9, u64::MAX, 20, &mut slow)[19] >= 64 << 20);
+        assert!(limits(1_000_000_000, u64::MAX, 20, &mut slow)[19] >= 64 << 20);
     }
 
     /// A caller that wants little at once says nothing of the target.
     #[test]
     fn what_is_not_used_does_not_change() {
         let mut limit = DrainLimit::default();
-        assert_eq!(limits(1e6, 64 << 10, 200, &mut limit)[199], FIRST);
+        assert_eq!(limits(1_000_000, 64 << 10, 200, &mut limit)[199], FIRST);
         let rest = Instant::now() + Duration::from_secs(3600);
         limit.observe(0, 0, Duration::ZERO, rest);
         assert_eq!(limit.bytes(), FIRST);
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_further_connection_to_a_slow_target_begins_with_less() {
         let mut slow = DrainLimit::default();
-        limits(1e6, u64::MAX, 400, &mut slow);
+        limits(1_000_000, u64::MAX, 400, &mut slow);
         let mut further = DrainLimit::default();
         assert_eq!(further.of_slow_target(), None);
         further.share(slow.of_slow_target().unwrap());
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_pause_halves_it_once_in_a_while() {
         let mut limit = DrainLimit { bytes: 64 << 20, span: None };
-        let stopped = limits(0.0, u64::MAX, 50, &mut limit);
+        let stopped = limits(0, u64::MAX, 50, &mut limit);
         assert_eq!(stopped[49], 4 << 20, "{stopped:?}");
     }
 }

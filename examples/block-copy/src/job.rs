@@ -70,7 +70,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
             return obeying(control.as_deref(), &orders, copy).await?;
         }
         if rate_limit.is_none() && control.is_none() {
-            return copy(args, &Handle::new(NAME, None, None), stop).await;
+            return Box::pin(copy(args, &Handle::new(NAME, None, None), stop)).await;
         }
         let classes = Classes::new(rate_limit.unwrap_or(Rate::Unlimited)).map_err(Error::from)?;
         let handle = Handle::new(NAME, Some(classes.clone()), None);

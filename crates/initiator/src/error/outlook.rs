@@ -32,14 +32,17 @@ pub(crate) enum Outlook {
 impl Error {
     /// The outlook for a session that was there and is lost: all that was agreed on was right before.
     pub(crate) fn outlook_of_reopening(&self) -> Outlook {
-        match self {
-            Self::DifferentUnits { .. } => Outlook::OtherPortal,
-            Self::CapacityChanged { .. }
-            | Self::BlockSizeChanged { .. }
-            | Self::Preempted { .. } => Outlook::Never,
-            _ if self.is_of_credentials() => Outlook::Credentials,
-            _ => Outlook::MayPass,
+        let is_of_unit = matches!(
+            self,
+            Self::CapacityChanged { .. } | Self::BlockSizeChanged { .. } | Self::Preempted { .. }
+        );
+        if is_of_unit {
+            return Outlook::Never;
         }
+        if matches!(self, Self::DifferentUnits { .. }) {
+            return Outlook::OtherPortal;
+        }
+        if self.is_of_credentials() { Outlook::Credentials } else { Outlook::MayPass }
     }
 
     /// The outlook for a disk or a session that was not there yet.

@@ -70,21 +70,13 @@ impl UrlOptions {
                 let expected = "a number from 1 to 65535";
                 put(&mut parameters.max_outstanding_r2t, "max_outstanding_r2t", count, expected)
             }
-            "timeout" => {
-                let count = number(value, (0, u32::MAX));
-                put(&mut parameters.command_timeout, "timeout", count, "seconds, or 0 for no limit")
-            }
+            "timeout" => seconds(&mut parameters.command_timeout, "timeout", value),
             "login_timeout" => {
                 let count = number(value, (1, u32::MAX));
                 put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
             }
-            "patience" => {
-                put(&mut parameters.patience, "patience", number(value, (0, u32::MAX)), "seconds")
-            }
-            "open_patience" => {
-                let count = number(value, (0, u32::MAX));
-                put(&mut parameters.open_patience, "open_patience", count, "seconds")
-            }
+            "patience" => seconds(&mut parameters.patience, "patience", value),
+            "open_patience" => seconds(&mut parameters.open_patience, "open_patience", value),
             "reservation_key" => {
                 let key = value.parse().ok().filter(|key: &ReservationKey| !key.is_none());
                 let expected = "a key other than 0, as 1 to 16 hexadecimal digits behind 0x";
@@ -154,6 +146,11 @@ fn flag(place: &mut Option<bool>, option: &'static str, value: &str) -> Result<(
         _ => None,
     };
     put(place, option, flag, "yes or no")
+}
+
+/// A time in whole seconds.
+fn seconds(place: &mut Option<u32>, option: &'static str, value: &str) -> Result<(), UrlError> {
+    put(place, option, number(value, (0, u32::MAX)), "a number of seconds")
 }
 
 /// A length in the range of its key.

@@ -260,11 +260,12 @@ async fn what_was_copied_and_has_no_digest_is_not_verified_by_others() {
     let digests = folder.path("digests");
     let ranges = folder.file("ranges", format!("{} {MIB}", 2 * MIB).as_bytes());
     // Each block is a line: for some numbers of them there is room to take one back, and none for what it is now.
-    for blocks in 8..=16 {
+    // The file is written anew when a copy begins, and is shorter then.
+    for (blocks, less) in (8..=16).flat_map(|blocks| [(blocks, 1), (blocks, 0)]) {
         let mut image = pattern(blocks * MIB);
         let source = folder.file("image", &image);
         succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
-        let room = fs::metadata(&digests).unwrap().len().div_ceil(512);
+        let room = fs::metadata(&digests).unwrap().len().div_ceil(512) - less;
         image[2 * MIB] ^= 1;
         folder.file("image", &image);
         let more = ["--ranges", &ranges, "--verify=digests"];

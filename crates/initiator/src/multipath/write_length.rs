@@ -1,0 +1,14 @@
+//! How long a write had better be.
+
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::{Paths, now};
+
+impl<C: Carrier> Paths<C> {
+    /// How long a write had better be, bytes: where paths differ, as the best of them takes it.
+    pub(crate) fn max_request_len(&self) -> u64 {
+        let state = self.lock();
+        let of_paths = state.paths.open().iter().map(|(_, carrier)| carrier.longest_write());
+        let longest = of_paths.max().unwrap_or(u64::MAX);
+        longest.min(state.schedule.max_request_len(now))
+    }
+}
