@@ -140,9 +140,6 @@ async fn a_limit_is_told_with_what_held_the_copy_back() {
 async fn between_units_each_byte_pays_once() {
     let from = Rig::start(512, LEN as u64).await;
     let to = Rig::start(512, LEN as u64).await;
-    to.server.with(|target| {
-        target.config_mut().units.get_mut(&0).unwrap().serial = "0002".into();
-    });
     from.disk.write(0, &pattern(LEN));
     let folder = Folder::new();
     let socket = folder.path("control");

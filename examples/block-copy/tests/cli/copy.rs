@@ -78,10 +78,7 @@ async fn from_unit_to_unit() {
     let (from, to) = (Rig::start(512, MIB).await, Rig::start(4096, 2 * MIB).await);
     from.disk.fill(3);
     let to_url = to.at(&format!("/{TARGET}/0?data_digest=crc32c"));
-    // The same target name and number, but another serial number: another unit.
-    to.server.with(|target| {
-        target.config_mut().units.get_mut(&0).unwrap().serial = "0002".into();
-    });
+    // The same target name and number, but another name of its own: another unit.
     succeeds(&block_copy(&[&from.url(), &to_url, "--verify"]));
     assert!(to.disk.holds(0, &from.disk.read(0, usize::MAX)));
     from.assert_clean();

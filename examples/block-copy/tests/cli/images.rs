@@ -139,9 +139,6 @@ async fn a_partition_table_for_other_blocks_is_told_of() {
     }
     // An MBR says it nowhere; the unit it is read from does.
     let (from, to) = (Rig::start(4096, MIB as u64).await, Rig::start(512, MIB as u64).await);
-    to.server.with(|target| {
-        target.config_mut().units.get_mut(&0).unwrap().serial = "0002".into();
-    });
     let mut mbr = vec![0; 4096];
     (mbr[450], mbr[458], mbr[510], mbr[511]) = (0x83, 1, 0x55, 0xaa);
     from.disk.write(0, &mbr);

@@ -104,9 +104,6 @@ async fn an_order_reaches_what_waits_in_another_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn between_units_each_byte_is_taken_once() {
     let (from, to) = (Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await);
-    to.server.with(|target| {
-        target.config_mut().units.get_mut(&0).unwrap().serial = "0002".into();
-    });
     from.disk.write(0, &pattern(LEN));
     let folder = Folder::new();
     let (keeper, mut orders, socket) = keeper(&folder, "rate = \"1kbit\"").await;
