@@ -18,9 +18,12 @@ fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
     })
 }
 
+/// The host of the target acknowledges what is sent, so a command that it has keeps its own time limit.
 fn signs_of_life(timeouts: &mut Timeouts, soon: Duration) {
     timeouts.nop_interval = Some(soon);
     timeouts.nop_response = soon;
+    timeouts.command = Some(4 * soon);
+    timeouts.task_management = soon;
 }
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -69,7 +72,7 @@ pub(crate) fn rows() -> Vec<Row> {
             .fails_or_ends(&[]),
         silent(Job::Read, "before the data, with signs of life asked for", DataIn, 0, 0)
             .limits(signs_of_life)
-            .ends(Fault::Network, &[ANSWER, "NOP-In"]),
+            .ends(Fault::Network, &[ANSWER]),
         silent(Job::Logout, "before the answer to a logout", LogoutResponse, 0, 0)
             .limits(|timeouts, soon| timeouts.logout = soon),
         silent(Job::Discover, "before the answer to a logout in discovery", LogoutResponse, 0, 0)
