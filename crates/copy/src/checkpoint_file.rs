@@ -81,7 +81,7 @@ impl CheckpointFile {
     /// What is in the file, if it is of this copy.
     fn read(&self) -> io::Result<Option<Checkpoint>> {
         let Some(text) = read_replaced(&self.path, TITLE)? else { return Ok(None) };
-        // What is no text is not damaged more than other text: its first bad line is told.
+        // Invalid UTF-8 is not an error of its own: the parser reports the first bad line.
         let checkpoint: Result<Checkpoint, _> = String::from_utf8_lossy(&text).parse();
         let checkpoint = checkpoint.map_err(invalid)?;
         checkpoint.check(&self.source, &self.destination).map_err(invalid)?;

@@ -225,7 +225,7 @@ mod tests {
         unborn.file.as_mut().unwrap().has_birth_time = false;
         let unborn = [check(&unborn, Some(&left)), check(&unborn, None)];
         let after_a_kill = check(&identity, None);
-        // The same bytes, but written anew.
+        // A write that changes no byte still changes the modification time.
         let later =
             fs::metadata(&path).unwrap().modified().unwrap() + Duration::from_nanos(1 << 30);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();

@@ -54,6 +54,7 @@ mod schedule;
 mod shaping;
 mod shared_link;
 mod silence;
+mod slow_target;
 mod spare_portals;
 pub(crate) mod spread;
 mod standby;

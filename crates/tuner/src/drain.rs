@@ -158,7 +158,7 @@ mod tests {
         assert!(limits(1_000_000_000, u64::MAX, 20, &mut slow)[19] >= 64 << 20);
     }
 
-    /// A caller that wants little at once says nothing of the target.
+    /// With few bytes outstanding the limit is not in use, so it does not change.
     #[test]
     fn what_is_not_used_does_not_change() {
         let mut limit = DrainLimit::default();

@@ -1,4 +1,5 @@
-//! What runs that are gone may have left under way at the destination, and how this one leaves it.
+//! Ends the requests that earlier, killed runs may still have in flight at the destination, and records the sessions of this run
+//! for the next one.
 //!
 //! A process that was killed leaves sessions at a target, which may carry out what they were sent, however late: after what
 //! this run writes, and older than that. So they are ended before anything is written. For that the next run is told of the sessions of

@@ -154,7 +154,7 @@ async fn a_server_that_says_nothing_is_connected_to_again() {
     for (query, limit) in [("", 60), ("&command_timeout=5", 5)] {
         let (server, _folder) = serve(false);
         let device = NbdDevice::open(&server.uri(query)).await.unwrap();
-        // Nothing is under way, so nothing is missed.
+        // The time limit for replies does not run while no request is in flight.
         sleep(3600 * SECOND).await;
         assert_eq!(server.lock().clients, 1);
         server.lock().is_silent = true;

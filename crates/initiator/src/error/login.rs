@@ -48,6 +48,20 @@ impl LoginFailure {
     }
 }
 
+#[cfg(test)]
+impl crate::error::Error {
+    /// A login that the target has refused with this status class and detail.
+    pub(crate) fn refused_login(class: u8, detail: u8) -> Self {
+        Self::Login(Box::new(LoginFailure {
+            portal: "192.0.2.1:3260".to_owned(),
+            target: None,
+            initiator: "iqn.2026-01.org.example:host".to_owned(),
+            user: None,
+            cause: LoginError::Status(iscsi_pdu::LoginStatus { class, detail }),
+        }))
+    }
+}
+
 impl std::error::Error for LoginFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)

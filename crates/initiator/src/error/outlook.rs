@@ -81,32 +81,20 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_pdu::LoginStatus;
-    use iscsi_session::LoginError;
 
     use super::*;
-    use crate::error::{ConnectError, LoginFailure};
-
-    fn refused(class: u8, detail: u8) -> Error {
-        Error::Login(Box::new(LoginFailure {
-            portal: "192.0.2.1:3260".to_owned(),
-            target: None,
-            initiator: "iqn.2026-01.org.example:host".to_owned(),
-            user: None,
-            cause: LoginError::Status(LoginStatus { class, detail }),
-        }))
-    }
+    use crate::error::ConnectError;
 
     /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that starts refuses for a while what it will take.
     #[test]
     fn log_18_a_refusal_may_pass_but_that_of_a_password_seldom_does() {
         for (class, detail) in [(2, 0), (2, 2), (2, 3), (2, 4), (2, 6), (3, 0), (3, 1), (3, 2)] {
-            let error = refused(class, detail);
+            let error = Error::refused_login(class, detail);
             assert_eq!(error.outlook_of_reopening(), Outlook::MayPass, "{error}");
             assert_eq!(error.outlook_of_opening(), Outlook::MayPass, "{error}");
         }
-        assert_eq!(refused(2, 1).outlook_of_reopening(), Outlook::Credentials);
-        assert_eq!(refused(2, 1).outlook_of_opening(), Outlook::Credentials);
+        assert_eq!(Error::refused_login(2, 1).outlook_of_reopening(), Outlook::Credentials);
+        assert_eq!(Error::refused_login(2, 1).outlook_of_opening(), Outlook::Credentials);
     }
 
     #[test]

@@ -86,29 +86,16 @@ impl Candidates {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_pdu::LoginStatus;
-    use iscsi_session::LoginError;
     use tokio::time::advance;
 
     use super::*;
-    use crate::error::LoginFailure;
-
-    fn refused(class: u8, detail: u8) -> Error {
-        Error::Login(Box::new(LoginFailure {
-            portal: "192.0.2.1:3260".to_owned(),
-            target: None,
-            initiator: "iqn.2026-01.org.example:host".to_owned(),
-            user: None,
-            cause: LoginError::Status(LoginStatus { class, detail }),
-        }))
-    }
 
     /// LOG-18: while a target comes back, only the password and the unit itself end a portal.
     #[tokio::test(start_paused = true)]
     async fn log_18_a_portal_is_left_only_where_another_try_ends_the_same_way() {
         let mut candidates = Candidates::new(&[1, 0], Duration::from_secs(64));
         for detail in [2, 3, 4, 6].repeat(100) {
-            candidates.failed(1, &refused(2, detail));
+            candidates.failed(1, &Error::refused_login(2, detail));
         }
         candidates.failed(0, &Error::Closed);
         assert_eq!(candidates.due(), [1, 0]);
@@ -137,7 +124,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn log_18_refused_credentials_rest_longer_and_longer() {
         let mut candidates = Candidates::new(&[0, 1], Duration::from_secs(64));
-        candidates.failed(1, &refused(2, 1));
+        candidates.failed(1, &Error::refused_login(2, 1));
         assert_eq!(candidates.due(), [0], "the other portal does not rest");
         candidates.all.retain(|one| one.portal == 1);
         let mut rests = Vec::new();
@@ -145,7 +132,7 @@ mod tests {
             rests.push(candidates.until_due().as_secs());
             advance(candidates.until_due()).await;
             assert_eq!(candidates.due(), [1]);
-            candidates.failed(1, &refused(2, 1));
+            candidates.failed(1, &Error::refused_login(2, 1));
         }
         assert_eq!(rests, [1, 2, 4, 8, 16, 32]);
     }

@@ -13,7 +13,7 @@ const UNPROVEN: u64 = 4 << 20;
 /// How much more a flush may cover than one that took short.
 const STEP: u64 = 2;
 
-/// What is known of the flushes of a disk.
+/// Tracks how much the flushes of a disk cover and how long they take.
 #[derive(Debug, Default)]
 pub(super) struct FlushWatch {
     /// All that had been written when the last flush began, bytes.

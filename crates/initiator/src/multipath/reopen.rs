@@ -527,24 +527,12 @@ pub(super) fn may_pass(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_pdu::LoginStatus;
-    use iscsi_session::LoginError;
-
     use super::*;
-    use crate::error::LoginFailure;
 
     /// RFC 7143 §11.13.5: what a lost session is tried again for costs no further session for good.
     #[test]
     fn what_may_pass_for_one_may_pass_for_a_further_one() {
-        let refused = |class, detail| {
-            Error::Login(Box::new(LoginFailure {
-                portal: "192.0.2.1:3260".to_owned(),
-                target: None,
-                initiator: "iqn.2026-01.org.example:host".to_owned(),
-                user: None,
-                cause: LoginError::Status(LoginStatus { class, detail }),
-            }))
-        };
+        let refused = Error::refused_login;
         let unproven = Error::UnprovenUnit {
             portal: "192.0.2.1:3260".to_owned(),
             expected: "serial number 1".to_owned(),

@@ -1,10 +1,8 @@
 //! The supervisor of the paths of a disk: adds some, removes some, reopens lost ones.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_session::Notice;
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -36,13 +34,13 @@ pub(crate) struct Supervisor {
     attention: Arc<Notify>,
     pub(super) opener: Arc<Opener>,
     pub(super) expected: ExpectedUnitReceiver,
-    sessions: Sessions,
+    pub(super) sessions: Sessions,
     session_count: SessionCount,
     pub(super) report: Arc<Report>,
     /// What becomes of the sessions that are being opened, or closed.
     pub(super) events: JoinSet<Event>,
     /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
-    ends: JoinSet<(PathId, Error)>,
+    pub(super) ends: JoinSet<(PathId, Error)>,
     pub(super) opening: u32,
     pub(super) reopening: u32,
     /// Those that are lost, as long as there are tries to settle what they have left.
@@ -261,36 +259,12 @@ impl Supervisor {
     }
 
     pub(super) fn join(&mut self, paths: &Paths<Path>, path: Path) {
-        if let Some(bytes) = limit_of_slow_target(paths) {
+        if let Some(bytes) = paths.limit_of_slow_target() {
             path.unit.session().hear_of_slow_target(bytes);
         }
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
         self.follow_path(paths, id, &path);
-    }
-
-    /// A session that has been logged out is no path any more by then.
-    fn watch(&mut self, id: PathId, path: &Path) {
-        let (session, report) = (path.unit.session().clone(), Arc::clone(&self.report));
-        let mut notices = session.notices();
-        let watch = async move {
-            let mut closed = pin!(session.closed());
-            let mut told = None;
-            loop {
-                tokio::select! {
-                    biased;
-                    end = &mut closed => return (id, end.err().unwrap_or(Error::Closed)),
-                    Some(notice) = notices.recv() => {
-                        if let Notice::Busy { operation, silence, .. } = notice {
-                            let seconds = silence.as_secs();
-                            let busy = format!("the target is busy: {operation} for {seconds} s");
-                            report.note_instead(told.replace(busy.clone()), busy);
-                        }
-                    }
-                }
-            }
-        };
-        self.ends.spawn(watch.instrument(span_of(path)));
     }
 
     /// A disk limited to one session has no path limit; its session limits itself.
@@ -309,7 +283,7 @@ impl Supervisor {
     }
 
     /// Whether no session is lost, or on its way.
-    const fn are_steady(&self) -> bool {
+    pub(super) const fn are_steady(&self) -> bool {
         self.opening + self.reopening == 0 && self.lost.is_empty() && self.given_up.is_empty()
     }
 
@@ -367,20 +341,10 @@ impl Supervisor {
         match self.session_count.observe(&reading) {
             Step::Stay => {}
             // More sessions do not make its medium faster.
-            Step::Add(_) if limit_of_slow_target(paths).is_some() => {}
+            Step::Add(_) if paths.limit_of_slow_target().is_some() => {}
             Step::Add(more) => self.open_more(more.min(self.missing(paths))),
             Step::Remove(fewer) => self.remove(paths, fewer),
         }
-    }
-
-    /// Whether writes wait for flushes that take long because there is no other session.
-    fn lacks_one_for_flushes(&self, paths: &Paths<Path>) -> bool {
-        let is_auto = matches!(self.sessions, Sessions::Auto { .. });
-        is_auto
-            && self.are_steady()
-            && paths.has_slow_flushes()
-            && count(&paths.open()) == 1
-            && self.missing(paths) > 0
     }
 
     /// What one session has learnt of losses holds for all: one of them alone would take longer to
@@ -578,19 +542,13 @@ pub(super) fn span_of(path: &Path) -> Span {
     error_span!("path", isid = %path.unit.session().isid())
 }
 
-/// The write data outstanding on each connection that the target takes in time, bytes, if it is slow.
-fn limit_of_slow_target(paths: &Paths<Path>) -> Option<u64> {
-    let open = paths.open();
-    open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()
-}
-
 /// Whether round trips cost nothing over any of them.
 fn are_short(paths: &Paths<Path>) -> bool {
     let is_short = |path: &Path| path.unit.session().of_plan(|plan| plan.link.is_local());
     paths.open().iter().all(|(_, path)| is_short(path) == Some(true))
 }
 
-fn count(paths: &[(PathId, Path)]) -> u32 {
+pub(super) fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
 }
 

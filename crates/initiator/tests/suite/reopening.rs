@@ -39,6 +39,15 @@ async fn open(rig: &Rig, patience: Duration) -> Disk {
     open_at(rig.unit_url(0, ""), patience).await
 }
 
+async fn open_with(rig: &Rig, reopening: ReopeningOptions) -> Disk {
+    let mut options = Options::default()
+        .with_sessions(Sessions::Fixed(1))
+        .with_patience(HOUR)
+        .with_reopening(reopening);
+    options.offer.default_time2wait = 0;
+    soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
+}
+
 fn accepted(rig: &Rig) -> usize {
     rig.server.with(|target| target.accepted())
 }
@@ -135,12 +144,7 @@ async fn log_18_a_password_that_stays_refused_ends_the_disk_after_a_few_tries() 
     for outlasts in [false, true] {
         let rig = rig(0).await;
         let reopening = ReopeningOptions::default().with_outlasts_patience(outlasts);
-        let mut options = Options::default()
-            .with_sessions(Sessions::Fixed(1))
-            .with_patience(HOUR)
-            .with_reopening(reopening);
-        options.offer.default_time2wait = 0;
-        let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+        let disk = open_with(&rig, reopening).await;
         rig.server.with(|target| target.config_mut().login.refuse = Some((2, 1)));
         drop_first(&rig);
         let read = tokio::spawn(async move { disk.read_at(0, 512).await });
@@ -167,12 +171,7 @@ async fn log_19_the_options_limit_the_tries() {
             .with_first_pause(Duration::from_millis(1))
             .with_max_pause(Duration::from_millis(1))
             .with_max_tries(Some(tries));
-        let mut options = Options::default()
-            .with_sessions(Sessions::Fixed(1))
-            .with_patience(HOUR)
-            .with_reopening(reopening);
-        options.offer.default_time2wait = 0;
-        let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+        let disk = open_with(&rig, reopening).await;
         rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
         drop_first(&rig);
         let error = soon(disk.read_at(0, 512)).await.unwrap_err();

@@ -26,7 +26,7 @@ impl Default for GuardArgs {
     }
 }
 
-/// What the bytes of the source are.
+/// How the bytes of the source are interpreted (`--format`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum SourceFormat {
     /// Those of a disk, unless they are recognised as others.

@@ -21,7 +21,7 @@ const SOCKET: &str = "/tmp/disk.sock";
 /// What is worth to be known of both ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
-    /// What is probably not meant, for people.
+    /// Warnings for the user: the copy is probably not what was meant.
     pub(super) notes: Vec<String>,
     /// What the destination holds that will be overwritten.
     pub(super) held: Option<String>,

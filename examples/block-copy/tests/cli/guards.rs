@@ -54,7 +54,7 @@ async fn a_look_at_the_destination_is_short() {
     let read: u64 = rig
         .server
         .with(|target| target.commands().iter().map(|command| blocks(&command.cdb)).sum());
-    // Ten segments of 1,460 bytes are what a new connection sends at once (RFC 6928).
+    // The initial congestion window is ten segments of 1,460 bytes (RFC 6928), so the reads cost one round trip.
     assert!(read > 0 && read * 512 <= 14_600, "{read} blocks were read");
 }
 

@@ -11,7 +11,7 @@ use crate::support::{Folder, block_copy, fails, pattern, program, refuses, succe
 
 const QUIET: [&str; 2] = ["--progress", "none"];
 
-/// What is in a folder.
+/// Lists the names of all files in the folder.
 fn names(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir(folder.path("")).unwrap();
     let mut names: Vec<_> =
@@ -67,7 +67,7 @@ fn a_typo_below_dev_makes_no_file() {
     let (name, link) =
         (format!("/dev/block-copy-test-{}", std::process::id()), folder.path("link"));
     symlink(&name, &link).unwrap();
-    // What was made there all the same is gone before anything else is found out.
+    // Removes what was created in /dev before any assertion can fail.
     let is_made = || {
         let paths = [name.clone(), format!("{name}.new")];
         paths.iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How many futures run at once: enough to fill a link, and few enough to look after each.
+/// Maximum number of concurrent futures: enough to fill a link, and few enough to poll each at every wake.
 pub(crate) const WIDTH: usize = 64;
 
 /// Runs futures, some at a time in their order, to their end or the first error, and gives their
