@@ -341,6 +341,15 @@ pub enum Error {
         /// Why the registration could not be ended.
         why: Box<Self>,
     },
+    /// The unit is to be reserved for this disk alone, and another is registered with it, or holds it.
+    #[error(
+        "another is registered with the unit by the key {key}, and may write to it: stop it first; if it is gone, end what it has \
+         left with PREEMPT, as iscsi-util preempt does"
+    )]
+    RegisteredByAnother {
+        /// The key of the other one; [`NONE`](ReservationKey::NONE) where it is not told.
+        key: ReservationKey,
+    },
     /// A reservation by the key of a disk that has none.
     #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
     NoReservationKey,

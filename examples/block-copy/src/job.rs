@@ -27,6 +27,7 @@ use crate::control::ControlSocket;
 use crate::end::{Access, UnitEnd};
 use crate::ends::{Ends, NO_WAY_BACK, TWO_USES, unless};
 use crate::error::{Error, Places};
+use crate::exclusive::{self, Exclusive};
 use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::json_lines::JsonLines;
@@ -97,13 +98,15 @@ pub(crate) async fn obeying<T>(
 
 /// One copy, with a handle on it.
 pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Report, Failure> {
-    let [from, to] = unless(stop, locate(args)).await?;
+    let [from, mut to] = unless(stop, locate(args)).await?;
     let is_unit = [&from, &to].map(Location::has_units);
     let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
     if is_unit == [false; 2] {
         check_rate(&args.rate, handle)?;
     }
     let (reader, writer) = (args.link.initiator(reader)?, args.link.initiator(writer)?);
+    let exclusive = args.guard.exclusive.then(|| Exclusive::new(&mut to, &writer)).transpose()?;
+    let writer = exclusive.map_or(Ok(writer.clone()), |it| it.register(&writer))?;
     let span = Span::new(&args.content);
     span.check_streams(matches!(from, Location::Standard), matches!(to, Location::Standard))?;
     let access = Access {
@@ -111,10 +114,13 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
         creates: !resumption::is_continued(&args.resumption),
         overrides_use: args.guard.force,
     };
-    let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
+    let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await;
+    let ends = ends
+        .map_err(|error| if exclusive.is_some() { exclusive::explained(error) } else { error })?;
     // What is being written of a checkpoint or of digests has a moment, so that it is known below whether there is one.
     let files = named_files::all(args, [&from, &to]);
-    let result = match stop.hurry(Job::begin(args, handle, ends.clone(), files, stop)).await {
+    let begun = Box::pin(Job::begin(args, handle, ends.clone(), files, exclusive, stop));
+    let result = match stop.hurry(begun).await {
         Some(Ok(job)) => job.run_and_tell(stop).await,
         Some(Err(error)) => Err(error.into()),
         None => Err(Error::Interrupted.into()),
@@ -254,6 +260,7 @@ impl<'a> Job<'a> {
         handle: &'a Handle,
         ends: Ends,
         files: Vec<NamedFile>,
+        exclusive: Option<Exclusive>,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let is_in_use = args.passes.ranges_from.is_some();
@@ -261,6 +268,10 @@ impl<'a> Job<'a> {
         // The destination may have been made only now, and have other names by the rules of its file system.
         named_files::check(&files)?;
         handle.claim(&ends, &files).await?;
+        if let Some(exclusive) = exclusive {
+            // Not before: what is left of other copies of this host is that of dead ones now.
+            unless(stop, exclusive.reserve(&ends.destination)).await?;
+        }
         commands::check_ends(&args.passes, &ends)?;
         check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;

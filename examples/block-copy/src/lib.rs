@@ -24,6 +24,7 @@ mod control;
 pub mod end;
 mod ends;
 pub mod error;
+mod exclusive;
 mod failure;
 mod handle;
 mod job;

@@ -45,6 +45,9 @@ pub enum Refusal {
         /// What is there.
         held: String,
     },
+    /// The units of the destination cannot be reserved.
+    #[error("destination: a unit has no persistent reservations; leave --exclusive out")]
+    NoReservations,
     /// Nobody gets what is written to standard output.
     #[error("destination standard output: it is closed; name /dev/null to read the source only")]
     Nowhere,
@@ -58,7 +61,11 @@ impl Refusal {
     pub(crate) const fn status(&self) -> u8 {
         match self {
             Self::LikeUrl { .. } | Self::Congestion(_) => 2,
-            Self::Contained { .. } | Self::Empty(_) | Self::NotBlank { .. } | Self::Nowhere => 1,
+            Self::Contained { .. }
+            | Self::Empty(_)
+            | Self::NotBlank { .. }
+            | Self::NoReservations
+            | Self::Nowhere => 1,
         }
     }
 }

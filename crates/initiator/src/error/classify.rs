@@ -1,6 +1,7 @@
 //! Each error's kind, and whose fault it is.
 
 use iscsi_pdu::RejectReason;
+use iscsi_pdu::scsi::Status;
 use iscsi_session::{SubmitError, TaskError};
 
 use crate::error::Error;
@@ -73,7 +74,9 @@ impl Error {
             Self::Member { cause, .. } | Self::StillRegistered { why: cause, .. } => cause.kind(),
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
             Self::Preempted { .. } => ErrorKind::Preempted,
-            Self::StillReserved { .. } => ErrorKind::ReservationConflict,
+            Self::StillReserved { .. } | Self::RegisteredByAnother { .. } => {
+                ErrorKind::ReservationConflict
+            }
             Self::OverlapsUnsettled { .. } | Self::Unsettled { .. } => ErrorKind::Unsettled,
         }
     }
@@ -82,6 +85,11 @@ impl Error {
     /// [`ErrorKind::is_transient`].
     pub fn is_transient(&self) -> bool {
         self.kind().is_transient()
+    }
+
+    /// Whether the unit says that a reservation, or another key, stands in the way.
+    pub(crate) const fn is_reservation_conflict(&self) -> bool {
+        matches!(self, Self::Status { status: Status::RESERVATION_CONFLICT, .. })
     }
 
     /// Whose fault it is.
@@ -97,6 +105,7 @@ impl Error {
             | Self::NoReservationKey
             | Self::Preempted { .. }
             | Self::StillReserved { .. }
+            | Self::RegisteredByAnother { .. }
             | Self::NoSuchUnit(_)
             | Self::NotABlockDevice { .. }
             | Self::SerialNumber { .. }

@@ -191,6 +191,7 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::NotWholeBlocks { len: 1, block_size: 512 }, ErrorKind::InvalidInput),
         (Error::Preempted { key: ReservationKey(0xa) }, ErrorKind::Preempted),
         (Error::StillReserved { key: ReservationKey(0xa) }, ErrorKind::ReservationConflict),
+        (Error::RegisteredByAnother { key: ReservationKey(0xb) }, ErrorKind::ReservationConflict),
         (Error::NoReservationKey, ErrorKind::InvalidInput),
         (Error::UnflushedWritesLost, ErrorKind::UnflushedWritesLost),
         (Error::Unsupported("UNMAP"), ErrorKind::Unsupported),

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use iscsi_pdu::Isid;
+use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -47,6 +48,10 @@ impl Opener {
         format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name())
     }
 
+    pub(crate) fn initiator_name(&self) -> &str {
+        self.node.name().as_str()
+    }
+
     /// Ends the sessions that were told, at each portal group of the target.
     ///
     /// # Errors
@@ -73,6 +78,47 @@ impl Opener {
             groups.extend(self.group_of(portal));
         }
         Ok(())
+    }
+
+    /// Ends the registrations by this key that another process of this initiator has left, over sessions of their nexuses, at each
+    /// portal group of the target. What cannot be ended so is left.
+    pub(crate) async fn unregister_left(self: &Arc<Self>, key: ReservationKey, isids: &[Isid]) {
+        let mut groups = BTreeSet::new();
+        for portal in 0..self.portals.len() {
+            if self.group_of(portal).is_some_and(|group| groups.contains(&group)) {
+                continue;
+            }
+            for isid in isids.iter().filter(|isid| !self.node.has(**isid)) {
+                if let Err(error) = self.unregister_one(portal, *isid, key).await {
+                    let span = self.report.span();
+                    tracing::debug!(parent: span, %isid, %error, "the registration may be left");
+                }
+            }
+            groups.extend(self.group_of(portal));
+        }
+    }
+
+    async fn unregister_one(
+        &self,
+        portal: usize,
+        isid: Isid,
+        key: ReservationKey,
+    ) -> Result<(), Error> {
+        let (url, session_key) = (self.url_at(portal), SessionKey::first(isid));
+        let questions = Budget::of(self.node.options());
+        let session = self.node.start_at(&url, Some(session_key), &questions, None)?;
+        session.logged_in().await?;
+        self.remember(portal, &session);
+        let unit = session.logical_unit(session.named_lun().unwrap_or_default());
+        let end = PersistentReserveOut::Register {
+            key,
+            new_key: ReservationKey::NONE,
+            persist_through_power_loss: false,
+            all_target_ports: false,
+        };
+        let ended = unit.persistent_reserve_out(&end).await;
+        drop(session.logout().await);
+        ended
     }
 
     async fn end_left_at(self: &Arc<Self>, portal: usize, isids: &[Isid]) -> io::Result<()> {

@@ -118,6 +118,13 @@ impl Registration {
         nexus.is_some_and(|nexus| self.lock().registered.contains(&nexus))
     }
 
+    /// How many other nexuses of this ISID, with other ports of the target, are registered.
+    pub(crate) fn nexuses_beside(&self, nexus: Option<Nexus>, isid: Isid) -> usize {
+        let nexuses = self.lock();
+        let others = nexuses.registered.iter().filter(|other| Some(**other) != nexus);
+        others.filter(|other| other.isid == isid).count()
+    }
+
     /// A nexus that has just logged in is to be registered: what its last session had sent is past. Gives back
     /// how many registrations by the key the others may still bring about.
     pub(crate) fn prepare(&self, nexus: Option<Nexus>) -> usize {

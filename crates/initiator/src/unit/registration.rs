@@ -13,8 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_pdu::scsi::SenseKey;
 use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
-use iscsi_pdu::scsi::{SenseKey, Status};
 use iscsi_session::TaskError;
 use tokio::time::timeout;
 
@@ -85,7 +85,7 @@ impl LogicalUnit {
             // What the nexus is told from here on is told of its registration.
             membership.set_registered(true);
             match self.change_registration(&registration.proof()).await {
-                Err(error) if is_conflict(&error) => membership.set_registered(false),
+                Err(error) if error.is_reservation_conflict() => membership.set_registered(false),
                 Err(error) => return Err(error),
                 Ok(()) => return registration.verdict(),
             }
@@ -102,7 +102,9 @@ impl LogicalUnit {
     pub(super) async fn explain_conflict(&self, error: Error) -> Error {
         let membership = &self.state().membership;
         let registration = membership.registration().filter(|_| membership.is_registered());
-        let Some(registration) = registration.filter(|_| is_conflict(&error)) else { return error };
+        let Some(registration) = registration.filter(|_| error.is_reservation_conflict()) else {
+            return error;
+        };
         // Another unit behind the number knows no key of the disk, and that means nothing.
         if let Err(error) = Box::pin(self.recognized()).await {
             return error;
@@ -167,7 +169,7 @@ impl LogicalUnit {
         let why = match timeout(PATIENCE, self.change_registration(&registration.end())).await {
             Ok(Ok(())) => return Ok(()),
             // Another has ended it.
-            Ok(Err(error)) if is_conflict(&error) => return Ok(()),
+            Ok(Err(error)) if error.is_reservation_conflict() => return Ok(()),
             Ok(Err(error)) => error,
             Err(_) => Error::Task { request: "PERSISTENT RESERVE OUT", cause: TaskError::TimedOut },
         };
@@ -215,7 +217,7 @@ impl LogicalUnit {
     /// Has the unit itself say whether the nexus is registered by the key.
     async fn prove(&self, registration: &Registration) -> Result<(), Error> {
         match self.change_registration(&registration.proof()).await {
-            Err(error) if is_conflict(&error) => Err(registration.preempt()),
+            Err(error) if error.is_reservation_conflict() => Err(registration.preempt()),
             result => result,
         }
     }
@@ -274,19 +276,46 @@ impl LogicalUnit {
         .await
     }
 
+    /// Changes the registration of the nexus. LIO ends each REGISTER with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE where it
+    /// cannot store registrations (`/var/target/pr` is missing), and has carried it out: what an error leaves open, the unit is asked.
     async fn change_registration(&self, change: &PersistentReserveOut) -> Result<(), Error> {
-        self.for_registration().persistent_reserve_out(change).await
+        let unit = self.for_registration();
+        let error = match unit.persistent_reserve_out(change).await {
+            Err(error) if error.sense().is_some() && !is_refused(&error) => error,
+            result => return result,
+        };
+        let (PersistentReserveOut::Register { new_key: wanted, .. }
+        | PersistentReserveOut::RegisterAndIgnoreExistingKey { new_key: wanted, .. }) = *change
+        else {
+            return Err(error);
+        };
+        match self.has_key(&unit, wanted).await {
+            Ok(true) => {
+                let span = self.session().span();
+                tracing::debug!(parent: span, %error, "registered all the same");
+                Ok(())
+            }
+            Ok(false) | Err(_) => Err(error),
+        }
+    }
+
+    /// Whether the unit says that the nexus is registered by this key, or not at all for none.
+    async fn has_key(&self, unit: &Self, wanted: ReservationKey) -> Result<bool, Error> {
+        let registrants = unit.reservation_full_status().await?.registrants;
+        let Some(membership) = self.state().membership.registration() else { return Ok(false) };
+        let isid = self.session().isid();
+        let by = if wanted.is_none() { membership.key() } else { wanted };
+        let told =
+            registrants.iter().filter(|it| it.key == by && it.initiator_port.isid() == Some(isid));
+        // The same ISID with other ports of the target are other nexuses.
+        let others = membership.nexuses_beside(self.nexus(), isid);
+        Ok((told.count() > others) != wanted.is_none())
     }
 
     /// The same unit for commands that wait for no request.
     fn for_registration(&self) -> Self {
         self.with_questions(Budget::new(COMMANDS, COMMAND_BYTES))
     }
-}
-
-/// Whether the unit says that a reservation, or another key, stands in the way.
-const fn is_conflict(error: &Error) -> bool {
-    matches!(error, Error::Status { status: Status::RESERVATION_CONFLICT, .. })
 }
 
 /// Whether the unit has answered.

@@ -197,14 +197,24 @@ impl Reservations {
         Some(state.attentions.remove(at).sense)
     }
 
-    /// Whether the reservation lets a command of the nexus pass.
-    pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16]) -> bool {
+    /// Whether the nexus is of the initiator that holds the unit, and of another process.
+    pub(crate) fn is_hidden(&self, nexus: &Registrant) -> bool {
+        let state = self.lock();
+        let holder = state.held.as_ref().map(|held| &held.registration.registrant);
+        // The last two bytes are counted within a process.
+        holder.is_some_and(|holder| {
+            holder.initiator == nexus.initiator && holder.isid >> 16 != nexus.isid >> 16
+        })
+    }
+
+    /// Whether the reservation lets a command of the nexus pass, whose registration may be hidden.
+    pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16], is_hidden: bool) -> bool {
         let state = self.lock();
         let Some(held) = &state.held else { return true };
         let is_registered = state.registrations.iter().any(|it| it.is_of(nexus));
         let holds = held.registration.is_of(nexus);
         holds
-            || held.kind.admits_registrants() && is_registered
+            || held.kind.admits_registrants() && is_registered && !is_hidden
             || passes(cdb, held.kind.is_write_exclusive())
     }
 

@@ -47,7 +47,13 @@ impl Target {
         else {
             return Ok(());
         };
-        if reservations.admits(&nexus, cdb) { Ok(()) } else { Err(CONFLICT) }
+        let is_hidden = number.is_some_and(|it| self.is_hidden(it, &reservations, &nexus));
+        if reservations.admits(&nexus, cdb, is_hidden) { Ok(()) } else { Err(CONFLICT) }
+    }
+
+    fn is_hidden(&self, number: u16, reservations: &Reservations, nexus: &Registrant) -> bool {
+        self.config.units[&number].behavior.holder_hides_registrations
+            && reservations.is_hidden(nexus)
     }
 
     /// Carries PERSISTENT RESERVE OUT out.
@@ -60,10 +66,19 @@ impl Target {
     ) -> Result<(), Outcome> {
         let reached = self.reservations(number).zip(self.registrant_of(id));
         let Some((number, (reservations, nexus))) = number.zip(reached) else { return Ok(()) };
+        // CLEAR, PREEMPT, and PREEMPT AND ABORT.
+        if matches!(cdb[1] & 0x1f, 3..=5) && self.is_hidden(number, &reservations, &nexus) {
+            return Err(CONFLICT);
+        }
         let done = reservations.change(&nexus, cdb, list).map_err(|refusal| match refusal {
             Refusal::Conflict => CONFLICT,
             Refusal::Check(sense) => Outcome::check(sense),
         })?;
+        let behavior = &self.config.units[&number].behavior;
+        // REGISTER, and REGISTER AND IGNORE EXISTING KEY.
+        if behavior.forgetful_registrations && matches!(cdb[1] & 0x1f, 0 | 6) {
+            return Err(Outcome::check(Sense::new(2, 0x08, 0)));
+        }
         for registration in done.aborted {
             self.end_everywhere(id, number, |by| End::Preempt(by, registration));
         }

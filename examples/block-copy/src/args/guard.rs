@@ -14,6 +14,11 @@ pub struct GuardArgs {
     /// loop device, or claimed by another program.
     #[arg(long)]
     pub force: bool,
+    /// Reserves the units of the destination for this copy alone (persistent reservation, write exclusive), and refuses one with
+    /// which another is registered. It ends with the copy; what a copy of the same initiator that was killed has left is
+    /// taken over.
+    #[arg(long)]
+    pub exclusive: bool,
     /// What the source is: auto refuses images of other formats (qcow2, VMDK, VHD, VHDX, VDI, ...), what is compressed, and
     /// archives, where they are recognised; raw copies their bytes as they are.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = SourceFormat::Auto)]
@@ -22,7 +27,7 @@ pub struct GuardArgs {
 
 impl Default for GuardArgs {
     fn default() -> Self {
-        Self { if_blank: false, force: false, format: SourceFormat::Auto }
+        Self { if_blank: false, force: false, exclusive: false, format: SourceFormat::Auto }
     }
 }
 

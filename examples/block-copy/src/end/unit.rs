@@ -1,5 +1,6 @@
 //! Logical units behind an iSCSI session.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use iscsi_copy::Identity;
 use iscsi_initiator::Digest;
+use iscsi_initiator::scsi::reservation::ReservationKey;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
     Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
@@ -20,6 +22,8 @@ use crate::side::Side;
 use crate::stop::Stop;
 use iscsi_initiator::tuning::Size;
 
+/// How long it may take to tell who has registered with it.
+const QUESTION: Duration = Duration::from_secs(5);
 /// How long the end of the sessions may take where nothing that was sent can change the unit any more.
 const LOGOUT: Duration = Duration::from_secs(3);
 
@@ -54,6 +58,35 @@ impl UnitEnd {
         Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
     }
 
+    /// Reserves it for this copy alone, by the key that it was opened with.
+    pub(crate) async fn reserve_exclusively(
+        &self,
+        is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,
+    ) -> Result<(), Error> {
+        let reserved = self.disk.reserve_exclusively(is_left_behind);
+        reserved.await.map_err(|cause| self.failed(cause))
+    }
+
+    /// Who else has registered with it, or holds it, as it tells; `None` where nobody has, or it does not say in
+    /// time.
+    pub(crate) async fn registered_by_others(&self) -> Option<String> {
+        let questions =
+            async { tokio::join!(self.disk.registered_keys(), self.disk.reservation()) };
+        let (keys, held) = timeout(QUESTION, questions).await.ok()?;
+        let own = self.url.parameters.reservation_key;
+        let keys: BTreeSet<_> =
+            keys.ok()?.keys.into_iter().filter(|key| Some(*key) != own).collect();
+        if keys.is_empty() {
+            return None;
+        }
+        let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
+        let held = held.ok().and_then(|held| held.reservation);
+        let held = held.map_or_else(String::new, |held| {
+            format!(", and it is reserved: {}", held.reservation_type)
+        });
+        Some(format!("{}{held}", keys.join(", ")))
+    }
+
     /// What it is called as a part of a volume, if it is one.
     pub const fn member_name(&self) -> Option<&Arc<str>> {
         self.member.as_ref()
@@ -64,7 +97,7 @@ impl UnitEnd {
         self.side
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.url.to_string()
     }
 
@@ -149,6 +182,10 @@ impl UnitEnd {
         }
         match end {
             Some(Ok(Err(cause @ IscsiError::Unsettled { .. }))) => Err(self.failed(cause)),
+            Some(Ok(Err(cause @ IscsiError::StillRegistered { .. }))) => {
+                tracing::warn!("{}: {cause}", self.side);
+                Ok(())
+            }
             None if !self.disk.is_settled() => Err(Error::Unsettled(self.side)),
             Some(_) | None => Ok(()),
         }

@@ -36,10 +36,14 @@ pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
     let is_continued = resumption::is_continued(&args.resumption)
         || args.delta.digests.as_deref().is_some_and(Path::exists);
     let is_wanted = !is_continued && (args.guard.if_blank || args.delta.ranges.is_none());
-    let (source, destination) = tokio::join!(sample_source(&ends.source), async {
-        if is_wanted { sample_destination(ends).await } else { Ok(None) }
-    });
-    let mut look = Look::default();
+    let (source, destination, registered) = tokio::join!(
+        sample_source(&ends.source),
+        async { if is_wanted { sample_destination(ends).await } else { Ok(None) } },
+        async {
+            if args.guard.exclusive { Vec::new() } else { registered(&ends.destination).await }
+        },
+    );
+    let mut look = Look { notes: registered, held: None };
     look.take_source(args, ends, &source?)?;
     match destination {
         Ok(Some(sample)) => look.take_destination(args, ends, &sample)?,
@@ -74,6 +78,21 @@ async fn sample_destination(ends: &Ends) -> io::Result<Option<Sample>> {
     let length = ends.to_source().length().filter(|_| ends.place() > 0);
     let len = length.unwrap_or(u64::MAX);
     Sample::read(device, ends.place(), len).await.map(Some)
+}
+
+/// Which units of the destination others have registered with: they may write to them.
+async fn registered(destination: &End) -> Vec<String> {
+    let mut notes = Vec::new();
+    for unit in destination.units() {
+        if let Some(others) = unit.registered_by_others().await {
+            notes.push(format!(
+                "destination {}: another host is registered with it, by the key {others}; it may be in use there; --exclusive \
+                 refuses that",
+                unit.name()
+            ));
+        }
+    }
+    notes
 }
 
 impl Look {

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{
-    Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program, signal, succeeds,
-    through_shell, until,
+    Folder, Rig, TARGET, ends, fails, full_pipe, listen_again, object, pattern, program, signal,
+    succeeds, through_shell, until,
 };
 
 const CHUNK: usize = 4096;
@@ -255,7 +255,7 @@ async fn while_a_lost_session_is_opened_again() {
     let (child, mut input) = waiting(&rig).await;
     let portal = rig.server.address();
     rig.server.stop().await;
-    let silent = TcpListener::bind(portal).await.unwrap();
+    let silent = listen_again(portal).await;
     input.write_all(&pattern(CHUNK)).unwrap();
     let connection = silent.accept().await.unwrap();
     signal(&child, "-TERM");

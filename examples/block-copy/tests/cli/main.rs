@@ -14,6 +14,7 @@ mod control;
 mod copy;
 mod digests;
 mod exchange;
+mod exclusive;
 mod guards;
 mod images;
 mod in_use;

@@ -1,7 +1,8 @@
 //! A target on loopback, files of a test's own, and the program.
 
 use std::fs;
-use std::io::{PipeReader, Write};
+use std::io::{ErrorKind, PipeReader, Write};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,6 +14,7 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
+use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
 use tokio::time::{sleep, timeout};
 
@@ -223,6 +225,22 @@ pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
 /// Waits for what should come soon; `None` if it does not.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(PATIENCE, work).await.ok()
+}
+
+/// Listens where a target has listened. A program that another test is just starting has that target's socket until it has become the
+/// program.
+pub(crate) async fn listen_again(address: SocketAddr) -> TcpListener {
+    let listening = async {
+        loop {
+            match TcpListener::bind(address).await {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                listener => return listener.unwrap(),
+            }
+        }
+    };
+    soon(listening).await.expect("the place is taken")
 }
 
 /// Waits for the end of a program that has no reason to go on.

@@ -1,7 +1,8 @@
 //! The program from outside: what it serves, what it says, how it exits.
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -275,7 +276,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     let mut other = raw(&socket).await;
     assert_eq!(other.flush().await, errno::IO, "clients can come meanwhile");
 
-    let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+    let _server = start_again(address, target).await;
     soon(async {
         while client.read(1 << 20, 4096).await.is_err() {
             sleep(Duration::from_millis(10)).await;
@@ -299,6 +300,21 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     }
 }
 
+/// A target where one has been. A program that another test is just starting has the socket of that one until it has become the program.
+async fn start_again(address: SocketAddr, target: impl Fn() -> Target) -> Server {
+    let starting = async {
+        loop {
+            match Server::start_at(address, target(), Duration::ZERO).await {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                server => return server.unwrap(),
+            }
+        }
+    };
+    soon(starting).await
+}
+
 /// A target that is away fails every write that was answered; people are told when it goes and when it is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_told_once_and_not_for_each_write() {
@@ -315,7 +331,7 @@ async fn an_outage_is_told_once_and_not_for_each_write() {
         assert_eq!(client.write(0, at * 4096, &[1; 4096]).await, 0, "it is answered ahead");
     }
     assert_eq!(client.flush().await, errno::IO);
-    let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+    let _server = start_again(address, target).await;
     soon(async {
         while client.read(1 << 20, 4096).await.is_err() {
             sleep(Duration::from_millis(10)).await;

@@ -1,13 +1,27 @@
 //! Persistent reservations of a disk, by its own key (SPC-4 §5.13).
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use iscsi_pdu::scsi::SenseKey;
 use iscsi_pdu::scsi::reservation::{
     HeldReservation, PersistentReserveOut, RegisteredKeys, Reservation, ReservationKey,
-    ReservationType,
+    ReservationType, TransportId,
 };
+use tokio::time::sleep;
 
 use super::Disk;
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::unit::logical_unit::LogicalUnit;
+
+/// Of a disk that has the unit for itself: it may have several sessions, and this type admits all that are registered. Every array that
+/// serves clusters has it.
+const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
+/// How often, and how long after each other, the unit is asked whether another that is registered still is: it may be one that is
+/// refused the unit as well, and leaves.
+const LOOKS: u32 = 4;
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Disk {
     /// The keys that are registered with the unit.
@@ -86,6 +100,109 @@ impl Disk {
             PersistentReserveOut::Preempt { key, victim, reservation_type }
         };
         self.any_unit().persistent_reserve_out(&change).await
+    }
+
+    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key): of the type "write exclusive, registrants only",
+    /// where nobody else is registered, so that nobody else can write. Who registers later could, and whoever preempts
+    /// the key takes the unit over; both are up to those who obey reservations. The reservation ends with the disk.
+    ///
+    /// A process that was killed has left its registrations with the unit, and its reservation. Those whose keys
+    /// `is_left_behind` says to be such are fenced off: they end, and what their sessions had under way is aborted (PREEMPT AND
+    /// ABORT, SPC-4 §5.13.11.2.6). The key of the disk itself is never one of them, so a further process needs a further key.
+    ///
+    /// # Errors
+    /// [`Error::RegisteredByAnother`] if any other key is registered and stays so for three seconds, or holds the unit; otherwise as
+    /// [`reserve`](Self::reserve). The unit is not reserved then.
+    pub async fn reserve_exclusively(
+        &self,
+        is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,
+    ) -> Result<(), Error> {
+        self.take_unit(&is_left_behind).await
+    }
+
+    fn take_unit<'a>(
+        &'a self,
+        is_left_behind: &'a (dyn Fn(ReservationKey) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            let key = self.reservation_key()?;
+            let mut is_reserved = false;
+            let mut looks = 0;
+            loop {
+                let keys = self.registered_keys().await?.keys;
+                let others: BTreeSet<_> = keys.into_iter().filter(|other| *other != key).collect();
+                let (left_behind, others): (Vec<_>, Vec<_>) =
+                    others.into_iter().partition(|other| is_left_behind(*other));
+                for victim in left_behind {
+                    self.fence_off(victim).await?;
+                }
+                let in_the_way = match others.first() {
+                    Some(other) => Some(*other),
+                    None if is_reserved => return Ok(()),
+                    None => match self.reserve(EXCLUSIVE).await {
+                        Ok(()) => None,
+                        Err(error) if error.is_reservation_conflict() => {
+                            self.other_holder().await?
+                        }
+                        Err(error) => return Err(error),
+                    },
+                };
+                let Some(other) = in_the_way else {
+                    // Others may have registered just before: they are looked for once more.
+                    is_reserved = true;
+                    continue;
+                };
+                looks += 1;
+                if looks == LOOKS {
+                    if is_reserved {
+                        self.release(EXCLUSIVE).await?;
+                    }
+                    return Err(Error::RegisteredByAnother { key: other });
+                }
+                sleep(LOOK_INTERVAL).await;
+            }
+        })
+    }
+
+    /// Ends what the key is registered for, and takes the reservation over if it is one of that key.
+    async fn fence_off(&self, victim: ReservationKey) -> Result<(), Error> {
+        let fenced = match self.preempt(victim, EXCLUSIVE, true).await {
+            Err(Error::CheckCondition { sense, .. }) if sense.key == SenseKey::IllegalRequest => {
+                self.preempt(victim, EXCLUSIVE, false).await
+            }
+            result => result,
+        };
+        match fenced {
+            // Nobody is registered by it any more; or it holds the unit for an initiator of the same name, whose other nexuses mean
+            // nothing to LIO then. Its own still do.
+            Err(error) if error.is_reservation_conflict() => self.unregister_own(victim).await,
+            result => result,
+        }
+    }
+
+    /// Ends the registrations by this key that a process of the same initiator has left.
+    async fn unregister_own(&self, victim: ReservationKey) -> Result<(), Error> {
+        let Some(opener) = &self.opener else { return Ok(()) };
+        let status = match self.any_unit().reservation_full_status().await {
+            // Not every unit tells nexuses.
+            Err(error) if error.sense().is_some() => return Ok(()),
+            status => status?,
+        };
+        let own = opener.initiator_name();
+        let is_own = |port: &TransportId| matches!(port, TransportId::Iscsi { name, .. } if name.eq_ignore_ascii_case(own));
+        let left = status.registrants.iter().filter(|it| it.key == victim);
+        let left = left.map(|it| &it.initiator_port).filter(|port| is_own(port));
+        let isids: Vec<_> = left.filter_map(TransportId::isid).collect();
+        opener.unregister_left(victim, &isids).await;
+        Ok(())
+    }
+
+    /// The key of whoever holds the unit, unless a session of the disk does; it is none where that is not one, or not any more.
+    async fn other_holder(&self) -> Result<Option<ReservationKey>, Error> {
+        let own = self.reservation_key()?;
+        let held = self.reservation().await?.reservation;
+        let is_own = held.is_some_and(|it| it.key == own && it.reservation_type == EXCLUSIVE);
+        Ok((!is_own).then(|| held.map_or(ReservationKey::NONE, |held| held.key)))
     }
 
     fn reservation_key(&self) -> Result<ReservationKey, Error> {

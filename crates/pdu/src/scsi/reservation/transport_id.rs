@@ -1,5 +1,6 @@
 //! TransportID: the initiator port of a nexus (SPC-4 §7.6.4).
 
+use crate::Isid;
 use crate::scsi::fields::{Fields, text_of};
 use std::fmt;
 
@@ -33,6 +34,15 @@ const WITH_ISID: u8 = 0b01;
 const SEPARATOR: &str = ",i,0x";
 
 impl TransportId {
+    /// The ISID of the session, where it is told and has twelve digits at most.
+    pub fn isid(&self) -> Option<Isid> {
+        let Self::Iscsi { isid: Some(digits), .. } = self else { return None };
+        let [0, 0, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes() else {
+            return None;
+        };
+        Some(Isid::from_bytes(isid))
+    }
+
     /// Reads the whole of one; what cannot be read is kept as bytes.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let first = bytes.first().copied().unwrap_or_default();

@@ -1,0 +1,110 @@
+//! A destination for one copy alone, by persistent reservations (`--exclusive`, SPC-4 §5.13).
+//!
+//! ```text
+//!  63                                  24 23             0
+//! ┌──────────────────────────────────────┬────────────────┐
+//! │ digest of the initiator's iSCSI name │ random, not 0  │  the key of a run
+//! └──────────────────────────────────────┴────────────────┘
+//! ```
+//! A key that begins alike is that of another run of the same initiator. One that lives has the lock of the destination on this
+//! host, so whoever has the lock may fence such a key off: its process is gone.
+
+use std::io;
+
+use iscsi_initiator::scsi::reservation::ReservationKey;
+use iscsi_initiator::{Error as IscsiError, Initiator};
+
+use crate::end::End;
+use crate::error::Error;
+use crate::location::Location;
+use crate::refusal::Refusal;
+use crate::side::Side;
+
+/// The bits of a key that differ from run to run.
+const RUN: u64 = 0xff_ffff;
+
+/// What makes the units of a destination those of this copy alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exclusive {
+    key: ReservationKey,
+}
+
+impl Exclusive {
+    /// A copy to that destination, by an initiator of this name.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where it has no units, or a key of its own; [`Error::Runtime`] where the system has no random bytes.
+    pub(crate) fn new(to: &mut Location, initiator: &Initiator) -> Result<Self, Error> {
+        if !to.has_units() {
+            return Err(Error::Usage(
+                "--exclusive reserves the units of the destination, and it has none; leave it out",
+            ));
+        }
+        if to.urls_mut().iter().any(|url| url.parameters.reservation_key.is_some()) {
+            return Err(Error::Usage(
+                "--exclusive makes a reservation key of its own; leave reservation_key out of the URL",
+            ));
+        }
+        let run = getrandom::u64().map_err(|error| Error::Runtime(io::Error::other(error)))?;
+        Ok(Self { key: key(initiator.name().as_str(), run) })
+    }
+
+    /// The same initiator, with the key.
+    ///
+    /// # Errors
+    /// None in practice: it has a name.
+    pub(crate) fn register(self, initiator: &Initiator) -> Result<Initiator, Error> {
+        let options = initiator.options().clone().with_reservation_key(self.key);
+        Initiator::with_options(initiator.name().as_str(), options).map_err(Error::Initiator)
+    }
+
+    /// Reserves the units of a destination, which no other process of this host copies to.
+    ///
+    /// # Errors
+    /// Those of [`Disk::reserve_exclusively`](iscsi_initiator::Disk::reserve_exclusively).
+    pub(crate) async fn reserve(self, destination: &End) -> Result<(), Error> {
+        for unit in destination.units() {
+            unit.reserve_exclusively(|other| is_of_same_initiator(self.key, other)).await?;
+            tracing::info!(unit = %unit.name(), key = %self.key, "reserved for this copy alone");
+        }
+        Ok(())
+    }
+}
+
+/// Why a destination was not opened by a key.
+pub(crate) fn explained(error: Error) -> Error {
+    let is_refused = matches!(
+        &error,
+        Error::Unit { side: Side::Destination, cause: IscsiError::Unsupported(_) }
+    );
+    if is_refused { Refusal::NoReservations.into() } else { error }
+}
+
+/// The key of a run.
+fn key(initiator: &str, run: u64) -> ReservationKey {
+    let digest = *blake3::hash(initiator.as_bytes()).as_bytes();
+    let [a, b, c, d, e, f, g, h, ..] = digest;
+    let owner = u64::from_be_bytes([a, b, c, d, e, f, g, h]) & !RUN;
+    ReservationKey(owner | (run & RUN).max(1))
+}
+
+const fn is_of_same_initiator(one: ReservationKey, other: ReservationKey) -> bool {
+    one.0 & !RUN == other.0 & !RUN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_initiators_apart_and_runs() {
+        let ours = key("iqn.2026-01.org.example:a", 0);
+        assert_eq!(ours.0 & RUN, 1, "a key with nothing behind the name is none");
+        for run in [1, 2, RUN, u64::MAX] {
+            let other = key("iqn.2026-01.org.example:a", run);
+            assert!(is_of_same_initiator(ours, other), "{other}");
+            assert!(!is_of_same_initiator(ours, key("iqn.2026-01.org.example:b", run)));
+        }
+        assert_ne!(ours, key("iqn.2026-01.org.example:a", 2));
+    }
+}
