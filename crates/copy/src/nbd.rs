@@ -6,6 +6,7 @@ mod device;
 mod dirty_bitmap;
 mod handshake;
 mod losses;
+mod opening;
 mod reopening;
 mod sameness;
 mod silence;

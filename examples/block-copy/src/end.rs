@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Device, Identity, Source};
+use iscsi_copy::{Destination, Device, Identity, NbdUri, Source};
 use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_volume::Description;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
-            Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
+            Location::Export(uri) => Self::open_export(side, uri, initiator).await,
             Location::Volume(path, description) => {
                 Self::open_volume(side, path, description, initiator).await
             }
@@ -89,7 +89,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
-            Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
+            Location::Export(uri) => Self::open_export(side, uri, initiator).await,
             Location::Volume(path, description) => {
                 Self::open_volume(side, path, description, initiator).await
             }
@@ -111,11 +111,16 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
-            Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
+            Location::Export(uri) => Self::open_export(side, uri, initiator).await,
             Location::Volume(path, description) => {
                 Self::open_volume(side, path, description, initiator).await
             }
         }
+    }
+
+    async fn open_export(side: Side, uri: &NbdUri, initiator: &Initiator) -> Result<Self, Error> {
+        let wait = initiator.options().open_patience;
+        Ok(Self::Export(ExportEnd::open(side, uri, wait).await?))
     }
 
     async fn open_volume(

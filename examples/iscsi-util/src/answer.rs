@@ -14,8 +14,11 @@ use iscsi_examples_common::boxed::{BoxFuture, boxed};
 /// what is known by then.
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
-        let connector =
-            Connector { initiator_name: args.initiator_name.clone(), stop: stop.clone() };
+        let connector = Connector {
+            initiator_name: args.initiator_name.clone(),
+            wait: args.wait.unwrap_or_default(),
+            stop: stop.clone(),
+        };
         match &args.command {
             Command::Discover(discover) => discover.run(&connector).await,
             Command::Luns(luns) => luns.run(&connector).await,

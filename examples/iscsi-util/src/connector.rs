@@ -18,6 +18,8 @@ const LOGOUT: Duration = Duration::from_secs(3);
 pub struct Connector {
     /// The initiator's name; `None` for the one that is made from this host's.
     pub initiator_name: Option<String>,
+    /// How long a target is waited for that is not there yet.
+    pub wait: Duration,
     /// The wish to stop.
     pub stop: Stop,
 }
@@ -28,6 +30,7 @@ impl Connector {
     /// # Errors
     /// When the name is none.
     pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
+        let options = options.with_open_patience(self.wait);
         Ok(unit::initiator(self.initiator_name.as_deref(), options)?)
     }
 

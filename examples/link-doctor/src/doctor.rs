@@ -61,6 +61,7 @@ fn initiator(args: &Args) -> Result<Initiator, Error> {
     let mut options = Options::default();
     options.timeouts.command = Some(COMMAND);
     options.tuning = args.tuning();
+    options.open_patience = args.wait.unwrap_or_default();
     if let Depth::Fixed(depth) = args.depth {
         let wanted = MAX_READ.saturating_mul(depth as usize);
         options.max_bytes_in_flight = options.max_bytes_in_flight.max(wanted);

@@ -13,6 +13,7 @@ use super::NbdError;
 use super::connection::{Failed, MAX_RANGE, unexpected};
 use super::connections::Connections;
 use super::losses::Told;
+use super::opening;
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 use crate::boxed::{BoxFuture, boxed};
@@ -65,14 +66,14 @@ impl NbdDevice {
     /// Opens an export, over several connections if the server takes them.
     ///
     /// # Errors
-    /// When it cannot be had: nothing is waited for yet.
+    /// When it cannot be had within [`NbdUri::open_patience`].
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
         Self::connect(uri).await
     }
 
     fn connect(uri: &NbdUri) -> BoxFuture<'_, Result<Self, NbdError>> {
         boxed(async move {
-            let (connections, export) = Connections::open(uri).await?;
+            let (connections, export) = opening::open(uri).await?;
             let block_size = u64::from(export.block_sizes.minimum.max(1));
             let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
             Ok(Self {

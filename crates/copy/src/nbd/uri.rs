@@ -15,11 +15,11 @@ const PORT: u16 = 10809;
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The parameters that only say how the export is used.
-const OWN: [&str; 2] = ["patience=", "command_timeout="];
+const OWN: [&str; 3] = ["patience=", "command_timeout=", "open_patience="];
 
 /// An export of an NBD server.
 ///
-/// Beside `socket`, two parameters of its query count, in seconds: `patience`, as of an iSCSI URL, and
+/// Beside `socket`, three parameters of its query count, in seconds: `patience` and `open_patience`, as of an iSCSI URL, and
 /// `command_timeout`. Others, such as those for TLS, mean nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
@@ -28,6 +28,7 @@ pub struct NbdUri {
     export: String,
     patience: Duration,
     command_timeout: Option<Duration>,
+    open_patience: Option<Duration>,
 }
 
 /// Where a server listens.
@@ -54,6 +55,19 @@ impl NbdUri {
         self.patience
     }
 
+    /// How long it is waited for a server that is not there yet when the export is opened (`open_patience`); zero, which is the
+    /// default, tries once.
+    pub fn open_patience(&self) -> Duration {
+        self.open_patience.unwrap_or_default()
+    }
+
+    /// The same with this opening patience, unless the URI has one.
+    #[must_use]
+    pub fn or_open_patience(mut self, patience: Duration) -> Self {
+        self.open_patience.get_or_insert(patience);
+        self
+    }
+
     /// How long a server that has something to answer may say nothing before its connection counts as lost
     /// (`command_timeout`, 60 s); and a second more for each MiB that it has to move for that. `None` (0) waits for
     /// ever.
@@ -61,7 +75,7 @@ impl NbdUri {
         self.command_timeout
     }
 
-    /// What names the export, however it is used: the URI without `patience` and `command_timeout`.
+    /// What names the export, however it is used: the URI without these parameters.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
         let names = |pair: &&str| !OWN.iter().any(|own| pair.starts_with(own));
@@ -85,7 +99,8 @@ impl FromStr for NbdUri {
         let parameter =
             |name: &'static str| query.split('&').find_map(|pair| pair.strip_prefix(name));
         let socket = parameter("socket=");
-        let [patience, command_timeout] = OWN.map(|own| parameter(own).map(seconds).transpose());
+        let [patience, command_timeout, open_patience] =
+            OWN.map(|own| parameter(own).map(seconds).transpose());
         let place = match (scheme, socket) {
             ("nbd+unix", Some(path)) if !path.is_empty() && authority.is_empty() => {
                 Place::Unix(decode(path)?.into())
@@ -106,14 +121,15 @@ impl FromStr for NbdUri {
             patience: patience?.unwrap_or(DEFAULT_PATIENCE),
             command_timeout: Some(command_timeout?.unwrap_or(DEFAULT_COMMAND_TIMEOUT))
                 .filter(|limit| !limit.is_zero()),
+            open_patience: open_patience?,
         })
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, NbdError> {
-    let count: u32 = text
-        .parse()
-        .map_err(|_| NbdError::Uri("patience and command_timeout are whole numbers of seconds"))?;
+    let count: u32 = text.parse().map_err(|_| {
+        NbdError::Uri("patience, open_patience and command_timeout are whole numbers of seconds")
+    })?;
     Ok(Duration::from_secs(count.into()))
 }
 
@@ -187,7 +203,7 @@ mod tests {
             ("nbd://host/a?patience=5", 5, Some(60), "nbd://host/a"),
             ("nbd://host?patience=0&command_timeout=0", 0, None, "nbd://host"),
             (
-                "nbd+unix:///?patience=7&socket=s&command_timeout=8&tls-certificates=c",
+                "nbd+unix:///?patience=7&socket=s&command_timeout=8&open_patience=1&tls-certificates=c",
                 7,
                 Some(8),
                 "nbd+unix:///?socket=s&tls-certificates=c",
@@ -201,12 +217,25 @@ mod tests {
     }
 
     #[test]
+    fn the_uri_says_itself_how_long_to_wait_at_the_beginning() {
+        let of = |text: &str| text.parse::<NbdUri>().unwrap();
+        let second = Duration::from_secs(1);
+        assert_eq!(of("nbd://host").open_patience(), Duration::ZERO);
+        assert_eq!(of("nbd://host").or_open_patience(second).open_patience(), second);
+        for (text, patience) in [("0", 0), ("9", 9)] {
+            let uri = of(&format!("nbd://host?open_patience={text}")).or_open_patience(second);
+            assert_eq!(uri.open_patience(), Duration::from_secs(patience));
+        }
+    }
+
+    #[test]
     fn what_is_none_is_refused() {
         for text in [
             "",
             "nbd://host?patience=",
             "nbd://host?patience=soon",
             "nbd://host?command_timeout=-1",
+            "nbd://host?open_patience=1m",
             "nbd://host?command_timeout=1.5",
             "nbd:host",
             "nbd://",

@@ -67,6 +67,26 @@ async fn requests_wait_for_a_server_that_is_killed_and_comes_back() {
     device.flush().await.unwrap();
 }
 
+/// Server and copy are started together.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_listens_later_is_waited_for() {
+    let (mut server, _folder) = serve(false);
+    server.kill();
+    let uri = server.uri("&open_patience=100");
+    let open = |uri| tokio::spawn(async move { NbdDevice::open(&uri).await });
+    let error = NbdDevice::open(&server.uri("")).await.unwrap_err();
+    assert!(matches!(error, NbdError::Connect { .. }), "{error}");
+    let begun = Instant::now();
+    let error = open(uri.clone()).await.unwrap().unwrap_err();
+    assert!(matches!(error, NbdError::Connect { .. }), "{error}");
+    assert_eq!(begun.elapsed(), 100 * SECOND, "the last try is made when the patience is over");
+    let opening = open(uri);
+    sleep(90 * SECOND).await;
+    assert!(!opening.is_finished());
+    server.listen();
+    read(&opening.await.unwrap().unwrap()).await.unwrap();
+}
+
 /// What was under way when the server was killed is asked for again, whether it was carried out or not.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_answered_is_asked_for_again() {

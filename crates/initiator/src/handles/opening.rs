@@ -63,10 +63,12 @@ async fn patiently<'a, T>(
             Outlook::OtherPortal | Outlook::Never => None,
         };
         let Some(least) = least else { return Err(error) };
-        let pause = back_off.next().max(least);
-        if begun.elapsed().saturating_add(pause) > patience {
+        let left = patience.saturating_sub(begun.elapsed());
+        if left.is_zero() || left < least {
             return Err(error);
         }
+        // The last try begins when the patience ends.
+        let pause = back_off.next().max(least).min(left);
         let portal = portal_name(&url.portal);
         if is_waiting {
             info!(%portal, %error, "the target is not there yet");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iscsi_copy::{Device, NbdDevice, NbdUri};
 use serde_json::{Value, json};
@@ -19,15 +20,16 @@ pub struct ExportEnd {
 }
 
 impl ExportEnd {
-    pub(super) async fn open(side: Side, uri: &NbdUri) -> Result<Self, Error> {
+    pub(super) async fn open(side: Side, uri: &NbdUri, wait: Duration) -> Result<Self, Error> {
         let name: Arc<str> = uri.name().into();
-        let device = NbdDevice::open(uri).await.map_err(|cause| Error::Nbd { side, cause })?;
+        let uri = uri.clone().or_open_patience(wait);
+        let device = NbdDevice::open(&uri).await.map_err(|cause| Error::Nbd { side, cause })?;
         if matches!(side, Side::Destination) && device.limits().is_read_only {
             let cause =
                 io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the export is read-only");
             return Err(Error::File { side, name, cause });
         }
-        Ok(Self { device, uri: uri.clone(), name })
+        Ok(Self { device, uri, name })
     }
 
     /// The device.

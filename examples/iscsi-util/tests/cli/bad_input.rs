@@ -34,6 +34,21 @@ async fn a_target_that_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for() {
+    for subcommand in [&["discover"][..], &["ping", "--count", "1"], &["capacity"]] {
+        let rig = Rig::start_with(MIB, |config| {
+            (config.login.refuse, config.login.refuse_times) = (Some((3, 1)), 4);
+        })
+        .await;
+        let url = rig.url();
+        refuses(&[subcommand, &[&url]].concat(), 1, "target", &["try again"]);
+        let output = iscsi_util(&[subcommand, &[&url, "--wait", "1h"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("not there yet"), "{}", stderr(&output));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn targets_and_units_that_do_not_exist() {
     let rig = Rig::start(MIB).await;
     let (other, none) =

@@ -78,6 +78,18 @@ async fn a_target_that_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for() {
+    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+        (config.login.refuse, config.login.refuse_times) = (Some((3, 1)), 2);
+    })
+    .await;
+    refuses(&[&rig.url()], &["try again"]);
+    let output = link_doctor(&[&rig.url(), "--seconds", "1", "--wait", "1h"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not there yet"), "{}", stderr(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_accepts_and_stays_silent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
