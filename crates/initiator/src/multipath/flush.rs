@@ -51,8 +51,7 @@ impl Paths<Path> {
         let mut attempts = Attempts::new(self);
         loop {
             let requirements = attempts.requirements();
-            let covered = self.covered();
-            let may_be_long = self.lock().flushes.may_be_long(covered);
+            let may_be_long = self.prepare_flush().await;
             // What may take long, or may itself be what ends sessions, gets one of its own, whichever that is.
             let mut alone = if requirements.is_alone || may_be_long {
                 let alone = Requirements { is_alone: true, ..requirements };
@@ -111,6 +110,14 @@ impl Paths<Path> {
         }
     }
 
+    /// Waits for a second session where that is worth it, and says whether a flush that begins now may take long.
+    async fn prepare_flush(&self) -> bool {
+        let written = self.written();
+        let covered = self.lock().flushes.covered(written);
+        self.await_session_for_flush(covered).await;
+        self.lock().flushes.may_be_long(covered)
+    }
+
     /// Whether flushes take long, so that one had better not wait for the writes on its path.
     pub(super) fn has_slow_flushes(&self) -> bool {
         self.lock().flushes.is_slow()
@@ -119,12 +126,6 @@ impl Paths<Path> {
     /// All that was written, bytes.
     fn written(&self) -> u64 {
         self.counters().stats().writes.bytes
-    }
-
-    /// What a flush covers that begins now, bytes.
-    fn covered(&self) -> u64 {
-        let written = self.written();
-        self.lock().flushes.covered(written)
     }
 
     /// Who had better flush for all: somebody who can vouch for all that was written; of those one

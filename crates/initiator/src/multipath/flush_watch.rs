@@ -2,7 +2,8 @@
 //!
 //! LIO carries out SYNCHRONIZE CACHE in the thread that reads the connection. The data of writes that it has asked for
 //! lies in the socket meanwhile, and after 3 seconds it ends the session for them. So a flush that may take long gets a
-//! path of its own.
+//! path of its own. One that may take very long ends that session itself, since LIO reads no answer to its pings meanwhile; then
+//! another session must be there that has seen that nothing was lost.
 
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ const SHORT: Duration = Duration::from_millis(300);
 const UNPROVEN: u64 = 4 << 20;
 /// How much more a flush may cover than one that took short.
 const STEP: u64 = 2;
+/// A flush that takes longer may outlast a target's patience with its own pings: LIO's is 30 s, and the guess is rough.
+const VERY_LONG: Duration = Duration::from_secs(10);
+/// Where no flush has told how fast the medium is, so much may take as long, bytes: 6 MB/s is what a memory card writes.
+const MUCH: u64 = 64 << 20;
 
 /// Tracks how much the flushes of a disk cover and how long they take.
 #[derive(Debug, Default)]
@@ -22,6 +27,10 @@ pub(super) struct FlushWatch {
     proven: u64,
     /// The last flush that covered anything took long.
     is_slow: bool,
+    /// What it brought onto the medium in a second then, bytes.
+    rate: u64,
+    /// A flush waits for a second session.
+    wants_session: bool,
 }
 
 impl FlushWatch {
@@ -40,6 +49,24 @@ impl FlushWatch {
         covered > 0 && (self.is_slow || covered > self.proven.saturating_mul(STEP).max(UNPROVEN))
     }
 
+    /// Whether a flush that covers so many bytes may take so long that the target ends its session.
+    pub(super) fn may_be_very_long(&self, covered: u64) -> bool {
+        let seconds = VERY_LONG.as_secs();
+        let limit = match self.is_slow {
+            true => self.rate.saturating_mul(seconds),
+            false => self.proven.saturating_mul(seconds).max(MUCH),
+        };
+        covered > limit
+    }
+
+    pub(super) const fn wants_session(&self) -> bool {
+        self.wants_session
+    }
+
+    pub(super) const fn set_wants_session(&mut self, wants: bool) {
+        self.wants_session = wants;
+    }
+
     /// A flush has ended well that covered so many bytes, and took this time beyond its round trip. So much was written
     /// when it began.
     pub(super) fn ended(&mut self, written: u64, covered: u64, took: Duration) {
@@ -48,6 +75,8 @@ impl FlushWatch {
             return;
         }
         self.is_slow = took > SHORT;
+        self.rate =
+            u64::try_from(u128::from(covered) * 1000 / took.as_millis().max(1)).unwrap_or(u64::MAX);
         self.proven = match self.is_slow {
             true => self.proven.min(covered / STEP),
             false => self.proven.max(covered),
@@ -72,6 +101,16 @@ mod tests {
         // A flush of nothing says nothing.
         watch.ended(16 * MIB, 0, Duration::from_secs(9));
         assert!(!watch.may_be_long(32 * MIB));
+    }
+
+    #[test]
+    fn what_may_take_very_long_is_told_by_the_rate_of_the_last_flush() {
+        let mut watch = FlushWatch::default();
+        assert!(!watch.may_be_very_long(MUCH) && watch.may_be_very_long(MUCH + 1));
+        watch.ended(2 * MIB, 2 * MIB, Duration::from_secs(1));
+        assert!(!watch.may_be_very_long(20 * MIB) && watch.may_be_very_long(21 * MIB));
+        watch.ended(1 << 30, 128 * MIB, INSTANT);
+        assert!(!watch.may_be_very_long(1 << 30) && watch.may_be_very_long(2 << 30));
     }
 
     /// A cache has taken the first bytes, and the medium behind it is slow.

@@ -5,6 +5,7 @@
 //!
 //! Times and sizes come as arguments, so that the whole runs in virtual time.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use iscsi_tuner::Bandwidth;
@@ -191,7 +192,8 @@ impl Schedule {
             .filter(|lane| is_open(lane) && lane.takes(len, share, requirements.is_alone))
             .filter(|lane| requirements.is_alone || Some(lane.id) != self.spared)
             .filter(|lane| !lane.is_held_up(now) || all_are_held_up)
-            .min_by_key(|lane| finish(lane))
+            // What may end its session goes over the youngest: the others have seen more of what became of earlier writes.
+            .min_by_key(|lane| (requirements.is_alone.then_some(Reverse(lane.id)), finish(lane)))
             .map(|lane| lane.id)
     }
 

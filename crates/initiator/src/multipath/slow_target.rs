@@ -2,8 +2,10 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iscsi_session::Notice;
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -15,6 +17,10 @@ use crate::multipath::supervisor::{Supervisor, count, span_of};
 use crate::options::sessions::Sessions;
 use crate::session::Session;
 
+/// So long, and so many round trips, a flush waits for a second session.
+const LOGIN: Duration = Duration::from_secs(1);
+const LOGIN_TRIPS: u32 = 20;
+
 impl Supervisor {
     /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was logged out is
     /// no path any more by then.
@@ -23,18 +29,60 @@ impl Supervisor {
         self.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));
     }
 
-    /// Whether writes wait for flushes that take long because there is no other session.
-    pub(super) fn lacks_one_for_flushes(&self, paths: &Paths<Path>) -> bool {
+    /// Opens a second session where writes wait for flushes that take long, or a flush would end the only one.
+    pub(super) fn open_one_for_flushes(&mut self, paths: &Paths<Path>, moves: bool) {
+        let is_wanted = paths.lock().flushes.wants_session();
+        if self.lacks_one_for_flushes(paths) && (is_wanted || moves && paths.has_slow_flushes()) {
+            self.open_more(1);
+        } else if is_wanted && self.opening == 0 {
+            paths.no_session_for_flush();
+        }
+    }
+
+    fn lacks_one_for_flushes(&self, paths: &Paths<Path>) -> bool {
         let is_auto = matches!(self.sessions, Sessions::Auto { .. });
-        is_auto
-            && self.are_steady()
-            && paths.has_slow_flushes()
-            && count(&paths.open()) == 1
-            && self.missing(paths) > 0
+        is_auto && self.are_steady() && count(&paths.open()) == 1 && self.missing(paths) > 0
     }
 }
 
 impl Paths<Path> {
+    /// Waits for a second session where a flush of so many bytes may take so long that the target ends the only one, and nobody would have
+    /// seen then whether what was written is still there. Without one it goes on after a while.
+    pub(super) async fn await_session_for_flush(&self, covered: u64) {
+        let only = {
+            let mut state = self.lock();
+            let [(_, only)] = state.paths.open() else { return };
+            if !state.paths.is_supervised() || !state.flushes.may_be_very_long(covered) {
+                return;
+            }
+            let only = only.clone();
+            state.flushes.set_wants_session(true);
+            only
+        };
+        self.attention().notify_one();
+        let round_trip = only.unit.session().of_plan(|plan| plan.link.round_trip());
+        let limit = LOGIN + round_trip.unwrap_or_default() * LOGIN_TRIPS;
+        let joined = async {
+            loop {
+                let mut joined = pin!(self.joined().notified());
+                // Listening begins before the look, or what happens in between would go unnoticed.
+                joined.as_mut().enable();
+                if self.open().len() != 1 || !self.lock().flushes.wants_session() {
+                    return;
+                }
+                joined.await;
+            }
+        };
+        drop(timeout(limit, joined).await);
+        self.lock().flushes.set_wants_session(false);
+    }
+
+    /// No second session comes.
+    fn no_session_for_flush(&self) {
+        self.lock().flushes.set_wants_session(false);
+        self.joined().notify_waiters();
+    }
+
     /// The write data outstanding on each connection that the target takes in time, bytes, if it is slow.
     pub(super) fn limit_of_slow_target(&self) -> Option<u64> {
         let open = self.open();

@@ -289,14 +289,12 @@ impl Supervisor {
 
     async fn review(&mut self, paths: &Paths<Path>) {
         let progress = paths.progress();
+        self.open_one_for_flushes(paths, progress.moved != self.moved);
         if progress.moved == self.moved {
             if self.reviews.rested(paths.look_again()) {
                 paths.leave_unattended();
             }
             return;
-        }
-        if self.lacks_one_for_flushes(paths) {
-            self.open_more(1);
         }
         let now = Instant::now();
         let time = now - self.reviewed;
@@ -367,7 +365,7 @@ impl Supervisor {
         }
     }
 
-    fn open_more(&mut self, more: u32) {
+    pub(super) fn open_more(&mut self, more: u32) {
         if more == 0 {
             return;
         }

@@ -10,7 +10,7 @@ use iscsi_initiator::device::Device as _;
 use iscsi_initiator::{Disk, DiskStream, Error, Options, Sessions};
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
-use iscsi_testkit::scsi::Sense;
+use iscsi_testkit::scsi::{Access, Sense};
 use iscsi_testkit::target::{ConnId, Outcome};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -494,4 +494,49 @@ async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patien
     soon(disk.flush()).await.expect("that was told already");
     rig.server.with(|target| target.release());
     soon(read).await.unwrap().unwrap();
+}
+
+/// LIO ends a session whose flush takes longer than its ping timer. Only another session, which was there before, has seen then that
+/// nothing was lost: who flushes much over one session gets another first.
+#[tokio::test]
+async fn a_flush_that_ends_its_session_loses_nothing() {
+    const MUCH: usize = 65 << 20;
+    for sessions in [Sessions::Auto { max: 4 }, Sessions::Fixed(1)] {
+        let rig = Rig::start(512, (MUCH as u64) / 512, |config| {
+            config.keys.default_time2wait = 0;
+            let ends = Fault::drop_connection(..).on_access(Access::SynchronizeCache).times(1);
+            config.faults.push(ends);
+        })
+        .await;
+        rig.disk.set_cache(Cache::Volatile);
+        let options = Options::default().with_sessions(sessions);
+        let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+        assert_eq!(disk.spread().sessions, 1);
+        for at in 0..MUCH as u64 >> 20 {
+            soon(disk.write_at(at << 20, vec![7; 1 << 20])).await.unwrap();
+        }
+        let flushed = soon(disk.flush()).await;
+        if let Sessions::Fixed(_) = sessions {
+            assert!(matches!(flushed, Err(Error::UnflushedWritesLost)), "{flushed:?}");
+        } else {
+            flushed.unwrap();
+            rig.disk.lose_power();
+            assert!(rig.disk.holds((MUCH - LEN) as u64, &[7; LEN]));
+        }
+    }
+}
+
+/// Where no second session is to be had, the flush goes over the one that there is.
+#[tokio::test]
+async fn a_long_flush_does_not_wait_for_a_session_that_does_not_come() {
+    const MUCH: usize = 65 << 20;
+    let rig = Rig::start(512, (MUCH as u64) / 512, |_| {}).await;
+    let options = Options::default().with_sessions(Sessions::Auto { max: 4 });
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    for at in 0..MUCH as u64 >> 20 {
+        soon(disk.write_at(at << 20, vec![7; 1 << 20])).await.unwrap();
+    }
+    rig.server.with(|target| target.config_mut().login.refuse = Some((2, 6)));
+    soon(disk.flush()).await.unwrap();
+    assert_eq!(disk.spread().sessions, 1);
 }
