@@ -45,8 +45,21 @@ pub enum Stall {
     /// What was sent is not acknowledged in time, and was sent again. A single time may be an ordinary loss, but over a far link
     /// a target that waits for data gives the connection up before the second (LIO: 3 seconds).
     Unacknowledged,
-    /// All that was sent is acknowledged, and nothing comes. It counts only if the peer is to send a full segment.
+    /// All that was sent is acknowledged, and nothing comes.
     Silent,
+}
+
+impl Stall {
+    /// Whether it is a reason to try the path, where so many bytes are awaited from the peer: of a silent one only if they are more than the
+    /// segments that would pass ([`SegmentLimit::SEGMENTS`]). Several short answers are sent again in one segment, and jumbo frames hold
+    /// all that is asked when a unit is opened.
+    #[must_use]
+    pub const fn may_be_of_path(self, awaited: usize) -> bool {
+        match self {
+            Self::Unacknowledged => true,
+            Self::Silent => awaited > SegmentLimit::SEGMENTS[0] as usize,
+        }
+    }
 }
 
 /// Looks whether a connection stands still as it would on a path that swallows long packets.
@@ -289,6 +302,12 @@ mod tests {
         let (mut watch, now) = (StallWatch::default(), Instant::now());
         watch.observe(&readings[0], now);
         watch.observe(&readings[1], now + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_peer_that_owes_less_than_passes_anyway_is_only_silent() {
+        assert!(Stall::Unacknowledged.may_be_of_path(0));
+        assert!(!Stall::Silent.may_be_of_path(1200) && Stall::Silent.may_be_of_path(1201));
     }
 
     #[test]

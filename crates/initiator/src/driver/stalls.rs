@@ -5,7 +5,6 @@
 //! swallow long packets, a connection that stands still on it is given up: the next one has shorter segments.
 
 use iscsi_session::TransportError;
-use iscsi_tuner::Stall;
 
 use super::Driver;
 use crate::driver::connector::Segments;
@@ -18,10 +17,10 @@ impl Driver {
         let mut lost = Vec::new();
         for transport in self.transports.iter().filter(|transport| transport.is_logged_in) {
             let Some(tuner) = transport.tuner() else { continue };
-            let Some((stall, full)) = tuner.stall() else { continue };
-            if stall == Stall::Silent && self.session.awaited_data() <= full as usize {
+            let awaited = self.session.awaited_data();
+            let Some(stall) = tuner.stall().filter(|stall| stall.may_be_of_path(awaited)) else {
                 continue;
-            }
+            };
             if let Some(limit) = limits.get(tuner.address().ip()) {
                 lost.push((transport.cid, TransportError::PathMtu(limit.reason())));
             } else if let Some(turn) = limits.begin_trial(tuner.address()) {

@@ -51,7 +51,7 @@ pub(crate) struct Tuner {
     address: SocketAddr,
     stall_watch: StallWatch,
     /// How the connection stood still at the last look, and how long a full segment is.
-    stall: Option<(Stall, u32)>,
+    stall: Option<Stall>,
     /// Whether the plan is set on a connection.
     is_applied: bool,
     /// The rate at which the connection is to send.
@@ -175,7 +175,7 @@ impl Tuner {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
         self.observe_writes(&info, progress, now);
-        self.stall = self.stall_watch.observe(&info, now).zip(info.send_mss);
+        self.stall = self.stall_watch.observe(&info, now);
         self.count(&info, waiting, is_blocked, intervals);
         self.polls = self.polls.saturating_add(intervals);
         if self.polls >= INTERVALS_PER_READING {
@@ -229,8 +229,8 @@ impl Tuner {
     }
 
     /// How the connection stood still at the last look, if it is one whose path may swallow its segments: not one within
-    /// this host. The length of a full segment is with it, bytes.
-    pub(crate) fn stall(&self) -> Option<(Stall, u32)> {
+    /// this host.
+    pub(crate) fn stall(&self) -> Option<Stall> {
         self.stall.filter(|_| !self.address.ip().is_loopback())
     }
 
