@@ -70,7 +70,11 @@ pub enum Step {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SessionCount {
+    /// How many there may be, and how many were allowed at the beginning.
     max: u32,
+    allowed: u32,
+    /// When `max` was first seen to be less than that; `Some(None)` before anything was.
+    capped: Option<Option<Duration>>,
     reason: String,
     phase: Phase,
     /// No trial before that time.
@@ -138,6 +142,8 @@ const MAX_WITHOUT_LOSS: u32 = 32;
 /// up: the time, and in round trips.
 const MAX_UNJUDGED: Duration = Duration::from_secs(4);
 const MAX_UNJUDGED_ROUND_TRIPS: u32 = 40;
+/// So long it is not asked for more sessions than the target has granted.
+const CAP_TIME: Duration = Duration::from_secs(600);
 /// The link must have been full for so long before fewer are tried.
 const FULL_TIME: Duration = Duration::from_secs(4);
 
@@ -148,6 +154,8 @@ impl SessionCount {
     pub fn new(reason: impl Into<String>, max: u32) -> Self {
         Self {
             max: max.max(1),
+            allowed: max.max(1),
+            capped: None,
             reason: reason.into(),
             phase: Phase::Steady { since: None },
             pause_until: Duration::ZERO,
@@ -165,9 +173,11 @@ impl SessionCount {
         &self.reason
     }
 
-    /// No more sessions are to be had, for a reason: what is there is all there will be.
+    /// No more sessions are to be had, for a reason: what is there has to do for ten minutes. Then a target that was being changed, or had other
+    /// guests, may have room again.
     pub fn cap(&mut self, max: u32, reason: impl Into<String>) {
-        self.max = max.max(1);
+        self.max = max.max(1).min(self.allowed);
+        self.capped = Some(None);
         self.reason = reason.into();
         self.phase = Phase::Steady { since: None };
     }
@@ -175,6 +185,7 @@ impl SessionCount {
     /// Takes a reading in; to be called several times a second while there is work.
     pub fn observe(&mut self, now: &SessionsReading) -> Step {
         self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
+        self.lift_cap(now.time);
         if !now.is_busy {
             self.discard();
             return self.without_work(now);
@@ -190,6 +201,13 @@ impl SessionCount {
             }
             Phase::Steady { since: Some(since) } => self.steady(&since, now),
             Phase::Trial { before, until, since } => self.trial(before, until, since, now),
+        }
+    }
+
+    fn lift_cap(&mut self, now: Duration) {
+        let Some(since) = &mut self.capped else { return };
+        if now.saturating_sub(*since.get_or_insert(now)) >= CAP_TIME {
+            (self.max, self.capped) = (self.allowed, None);
         }
     }
 

@@ -253,6 +253,25 @@ fn a_cap_ends_the_search() {
     assert_eq!(sessions.reason(), "the target takes no second session");
 }
 
+/// A target that was being changed refuses for a while what it takes later.
+#[test]
+fn a_cap_holds_for_ten_minutes_of_work() {
+    let mut sessions = SessionCount::new("planned", 16);
+    sessions.cap(1, "the target admits nobody");
+    let mut ticks = 0..;
+    let asked = ticks.by_ref().find(|tick| {
+        let mut reading = busy();
+        (reading.time, reading.bytes) = (TICK * *tick, u64::from(*tick) * 1_000_000);
+        (reading.sessions, reading.planned) = (1, 4);
+        matches!(sessions.observe(&reading), Step::Add(_))
+    });
+    let time = TICK * asked.expect("the plan still asks for more");
+    let minutes = Duration::from_secs(600)..Duration::from_secs(610);
+    assert!(minutes.contains(&time), "{time:?}");
+    sessions.cap(64, "more than were allowed");
+    assert_eq!(sessions.max, 16);
+}
+
 /// A member of a volume waits for the slowest again and again: it never has work for a whole interval.
 #[test]
 fn a_trial_that_cannot_be_judged_is_given_up() {
