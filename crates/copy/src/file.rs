@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
-use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
-use nix::unistd::{Whence, lseek};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use rustix::fs::{FallocateFlags, SeekFrom as Place, fallocate, seek};
+use rustix::io::Errno;
 
 use crate::blocking::blocking;
 use crate::file_options::FileOptions;
@@ -66,7 +66,8 @@ impl StickyError {
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let result = write();
         if let Some(code) = result.as_ref().err().and_then(io::Error::raw_os_error)
-            && let Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG | Errno::EIO = Errno::from_raw(code)
+            && let Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO =
+                Errno::from_raw_os_error(code)
         {
             self.error.store(code, Ordering::Relaxed);
         }
@@ -208,13 +209,13 @@ impl Device for FileDevice {
         Box::pin(blocking(move || {
             let range = offset..offset.saturating_add(len);
             let punched = match punch(&file, &range) {
-                Err(Errno::EINVAL) if is_block_device => punch(&file, &blocks(&range)),
+                Err(Errno::INVAL) if is_block_device => punch(&file, &blocks(&range)),
                 punched => punched,
             };
             match punched {
-                Err(Errno::EOPNOTSUPP) => Ok(()),
+                Err(Errno::OPNOTSUPP) => Ok(()),
                 // Its blocks are longer: nothing is given back.
-                Err(Errno::EINVAL) if is_block_device => Ok(()),
+                Err(Errno::INVAL) if is_block_device => Ok(()),
                 result => Ok(result?),
             }
         }))
@@ -226,8 +227,8 @@ impl Device for FileDevice {
         Box::pin(blocking(move || {
             let range = offset..offset.saturating_add(len);
             sticky.write(|| match punch(&file, &range) {
-                Err(Errno::EOPNOTSUPP) => write_zeros(&file, range),
-                Err(Errno::EINVAL) if is_block_device => zero_around_blocks(&file, range),
+                Err(Errno::OPNOTSUPP) => write_zeros(&file, range),
+                Err(Errno::INVAL) if is_block_device => zero_around_blocks(&file, range),
                 result => result.map_err(io::Error::from),
             })
         }))
@@ -252,9 +253,8 @@ fn punch(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     if range.is_empty() {
         return Ok(());
     }
-    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-    let off = |value: u64| value.try_into().map_err(|_| Errno::EFBIG);
-    fallocate(file, flags, off(range.start)?, off(range.end - range.start)?)
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, range.start, range.end - range.start)
 }
 
 /// The blocks that lie in a range; an empty range, of any place, where there are none.
@@ -292,12 +292,12 @@ fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
     let mut found: Vec<Extent> = Vec::new();
     let mut at = range.start;
     while at < range.end && found.len() < MAX_EXTENTS {
-        let data = seek(file, at, Whence::SeekData)?.unwrap_or(range.end).min(range.end);
+        let data = find(file, Place::Data(at), Some(at))?.unwrap_or(range.end).min(range.end);
         if data > at {
             found.push(Extent::new(at, data - at, ExtentState::Deallocated));
         }
         if data < range.end {
-            let hole = seek(file, data, Whence::SeekHole)?.unwrap_or(range.end).min(range.end);
+            let hole = find(file, Place::Hole(data), None)?.unwrap_or(range.end).min(range.end);
             found.push(Extent::new(data, hole - data, ExtentState::Data));
             at = hole;
         } else {
@@ -307,15 +307,13 @@ fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// Where the next data or the next hole begins; `None` if there is none before the end of the file.
-fn seek(file: &File, at: u64, what: Whence) -> io::Result<Option<u64>> {
-    let start = i64::try_from(at).map_err(io::Error::other)?;
-    match lseek(file, start, what) {
-        Ok(found) => Ok(Some(u64::try_from(found).unwrap_or(at))),
-        Err(Errno::ENXIO) => Ok(None),
-        // Neither a block device nor every file system knows.
-        Err(Errno::EINVAL | Errno::EOPNOTSUPP) if matches!(what, Whence::SeekData) => Ok(Some(at)),
-        Err(Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(None),
+/// Where the next data or the next hole begins; `None` if there is none before the end of the file. Neither a block device nor
+/// every file system knows: then it is `unknown`.
+fn find(file: &File, place: Place, unknown: Option<u64>) -> io::Result<Option<u64>> {
+    match seek(file, place) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(unknown),
         Err(error) => Err(error.into()),
     }
 }

@@ -63,7 +63,7 @@ impl Bhs {
 
     pub(crate) const fn set_ahs_len(&mut self, len: usize) {
         debug_assert!(len <= 1020 && len.is_multiple_of(4));
-        self.0[4] = (len / 4).to_be_bytes()[7];
+        self.0[4] = (len as u64 / 4).to_be_bytes()[7];
     }
 
     /// A header of zeros but for byte 0.

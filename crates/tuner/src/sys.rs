@@ -90,7 +90,7 @@ pub(crate) fn ethtool(
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (to, from) in name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([from]);
     }
     let data = (&raw mut value).cast::<c_char>();
     let mut request =
