@@ -52,11 +52,15 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a location to read from.
+    /// Opens a location to read from; of an export, what is marked in a bitmap of it is asked at once.
     ///
     /// # Errors
     /// What is wrong with the location, or the way to it.
-    pub async fn source(location: &Location, initiator: &Initiator) -> Result<Self, Error> {
+    pub async fn source(
+        location: &Location,
+        initiator: &Initiator,
+        bitmap: Option<&str>,
+    ) -> Result<Self, Error> {
         let side = Side::Source;
         match location {
             Location::Path(path) => Ok(file::open_source(path.clone()).await?.into()),
@@ -64,7 +68,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
-            Location::Export(uri) => Self::open_export(side, uri, initiator).await,
+            Location::Export(uri) => Self::open_export(side, uri, initiator, bitmap).await,
             Location::Volume(path, description) => {
                 Self::open_volume(side, path, description, initiator).await
             }
@@ -89,7 +93,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
-            Location::Export(uri) => Self::open_export(side, uri, initiator).await,
+            Location::Export(uri) => Self::open_export(side, uri, initiator, None).await,
             Location::Volume(path, description) => {
                 Self::open_volume(side, path, description, initiator).await
             }
@@ -111,16 +115,21 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
-            Location::Export(uri) => Self::open_export(side, uri, initiator).await,
+            Location::Export(uri) => Self::open_export(side, uri, initiator, None).await,
             Location::Volume(path, description) => {
                 Self::open_volume(side, path, description, initiator).await
             }
         }
     }
 
-    async fn open_export(side: Side, uri: &NbdUri, initiator: &Initiator) -> Result<Self, Error> {
+    async fn open_export(
+        side: Side,
+        uri: &NbdUri,
+        initiator: &Initiator,
+        bitmap: Option<&str>,
+    ) -> Result<Self, Error> {
         let wait = initiator.options().open_patience;
-        Ok(Self::Export(ExportEnd::open(side, uri, wait).await?))
+        Ok(Self::Export(ExportEnd::open(side, uri, wait, bitmap).await?))
     }
 
     async fn open_volume(

@@ -45,9 +45,10 @@ impl Ends {
         from: &Location,
         to: &Location,
         [reader, writer]: [&Initiator; 2],
+        bitmap: Option<&str>,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let source = unless(stop, End::source(from, reader));
+        let source = unless(stop, End::source(from, reader, bitmap));
         let destination = unless(stop, End::destination(to, writer, access));
         let (source, destination) = if from.has_units() && to.has_units() {
             // The error of the source is the one to tell.

@@ -21,7 +21,7 @@ use iscsi_examples_common::password_file;
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::{Row, Size};
 
-use crate::args::{Args, RateArgs, VerifyMode};
+use crate::args::{Args, RangesFrom, RateArgs, VerifyMode};
 use crate::classes::Classes;
 use crate::control::ControlSocket;
 use crate::end::{Access, UnitEnd};
@@ -114,7 +114,8 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
         creates: !resumption::is_continued(&args.resumption),
         overrides_use: args.guard.force,
     };
-    let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await;
+    let bitmap = args.delta.ranges.as_ref().and_then(RangesFrom::bitmap);
+    let ends = Ends::open(access, span, &from, &to, [&reader, &writer], bitmap, stop).await;
     let ends = ends
         .map_err(|error| if exclusive.is_some() { exclusive::explained(error) } else { error })?;
     // What is being written of a checkpoint or of digests has a moment, so that it is known below whether there is one.

@@ -43,8 +43,9 @@ pub(crate) async fn load(
                     "an NBD export has dirty bitmaps; copy from nbd://HOST/EXPORT, or name a file with --ranges",
                 ));
             };
+            let told = export.marked().cloned().unwrap_or_default();
             let bitmap = DirtyBitmap::new(export.uri().clone(), bitmap);
-            (bitmap.to_string().into(), marked(&bitmap, has).await)
+            (bitmap.to_string().into(), within(&bitmap, told, has))
         }
     };
     ranges.map(Some).map_err(|cause| Error::Ranges { name, cause })
@@ -66,7 +67,11 @@ pub(crate) async fn read(text: String, has: u64) -> io::Result<RangeSet> {
 
 /// What a dirty bitmap marks of a source of so many bytes.
 async fn marked(bitmap: &DirtyBitmap, has: u64) -> io::Result<RangeSet> {
-    let mut ranges = bitmap.ranges().await.map_err(io::Error::other)?;
+    within(bitmap, bitmap.ranges().await.map_err(io::Error::other)?, has)
+}
+
+/// The same, of which the source has each byte.
+fn within(bitmap: &DirtyBitmap, mut ranges: RangeSet, has: u64) -> io::Result<RangeSet> {
     let end = ranges.iter().next_back().map_or(0, |range| range.end);
     if end > has.next_multiple_of(SECTOR) {
         let why = format!("{bitmap}: it marks byte {}, and the source has {has} bytes", end - 1);

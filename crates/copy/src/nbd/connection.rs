@@ -79,13 +79,13 @@ struct Outgoing {
 }
 
 impl Connection {
-    /// Connects to an export, and asks for a metadata context, which it need not have.
+    /// Connects to an export, and asks for metadata contexts, which it need not have.
     pub(super) async fn open(
         uri: &NbdUri,
-        context: &str,
+        contexts: &[&str],
         losses: Arc<Losses>,
     ) -> Result<(Self, Negotiated), NbdError> {
-        let shaken = timeout(HANDSHAKE, shake_hands(uri, context)).await;
+        let shaken = timeout(HANDSHAKE, shake_hands(uri, contexts)).await;
         let silent = |_| NbdError::Silent(uri.place().to_string());
         let Ready { negotiated, reader, writer, input } = shaken.map_err(silent)??;
         let state = State {

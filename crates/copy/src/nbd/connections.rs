@@ -3,18 +3,26 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use iscsi_nbd::{BASE_ALLOCATION, Export, TransmissionFlags};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use super::NbdError;
 use super::connection::{Connection, Failed, MAX_CONNECTIONS};
+use super::dirty_bitmap::DirtyBitmap;
 use super::losses::Losses;
 use super::reopening::Reopening;
 use super::standing::Standing;
 use super::uri::NbdUri;
+use crate::range_set::RangeSet;
+
+/// A further connection is answered at once in this time, or in so many times what the first one took.
+const AT_ONCE: Duration = Duration::from_millis(500);
+const AT_ONCE_FACTOR: u32 = 4;
 
 /// Connections to one export. Each that is lost is opened again, until the server has been away for too long, or is
 /// another one.
@@ -29,17 +37,33 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Connects to an export, several times if the server takes that.
-    pub(super) async fn open(uri: &NbdUri) -> Result<(Self, Export), NbdError> {
+    /// Connects to an export, several times if the server takes that. What is marked in a bitmap of it is asked over the first one:
+    /// there may be no other, as qemu-nbd has it by default.
+    pub(super) async fn open(
+        uri: &NbdUri,
+        bitmap: Option<&DirtyBitmap>,
+    ) -> Result<(Self, Export, Option<RangeSet>), NbdError> {
         let losses = Arc::new(Losses::default());
-        let open = || Box::pin(Connection::open(uri, BASE_ALLOCATION, Arc::clone(&losses)));
-        let (first, negotiated) = open().await?;
+        let open = |contexts| Box::pin(Connection::open(uri, contexts, Arc::clone(&losses)));
+        let contexts: Vec<_> =
+            [BASE_ALLOCATION].into_iter().chain(bitmap.map(DirtyBitmap::context)).collect();
+        let begun = Instant::now();
+        let (first, mut negotiated) = open(&contexts).await?;
+        let limit = AT_ONCE.max(begun.elapsed() * AT_ONCE_FACTOR);
+        let marked = match bitmap {
+            Some(bitmap) => Some(bitmap.marked_over(&first, &negotiated).await?),
+            None => None,
+        };
+        // Others are not asked for it, and have the same export.
+        negotiated.export.contexts.retain(|context| context == BASE_ALLOCATION);
         let export = negotiated.export;
         let mut connections = vec![Arc::new(first)];
         if export.flags.contains(TransmissionFlags::MULTI_CONN) {
-            for _ in 1..MAX_CONNECTIONS {
-                // Fewer do as well.
-                let Ok((further, _)) = open().await else { break };
+            while connections.len() < MAX_CONNECTIONS {
+                // A server that has no room for more clients lets them wait until one leaves. Fewer do as well.
+                let Ok(Ok((further, _))) = timeout(limit, open(&[BASE_ALLOCATION])).await else {
+                    break;
+                };
                 connections.push(Arc::new(further));
             }
         }
@@ -50,7 +74,7 @@ impl Connections {
         tasks.spawn(reopening.run().in_current_span());
         let has_flush = export.flags.contains(TransmissionFlags::FLUSH);
         let next = AtomicUsize::new(0);
-        Ok((Self { standing, next, losses, has_flush, _reopening: tasks }, export))
+        Ok((Self { standing, next, losses, has_flush, _reopening: tasks }, export, marked))
     }
 
     /// How many there are, open or not.

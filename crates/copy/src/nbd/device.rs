@@ -12,11 +12,13 @@ use iscsi_nbd::{Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlag
 use super::NbdError;
 use super::connection::{Failed, MAX_RANGE, unexpected};
 use super::connections::Connections;
+use super::dirty_bitmap::DirtyBitmap;
 use super::losses::Told;
 use super::opening;
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 use crate::boxed::{BoxFuture, boxed};
+use crate::range_set::RangeSet;
 
 /// The length of requests that suits servers, bytes.
 const PREFERRED: usize = 1 << 20;
@@ -68,22 +70,40 @@ impl NbdDevice {
     /// # Errors
     /// When it cannot be had within [`NbdUri::open_patience`].
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
-        Self::connect(uri).await
+        Ok(Self::connect(uri, None).await?.0)
     }
 
-    fn connect(uri: &NbdUri) -> BoxFuture<'_, Result<Self, NbdError>> {
+    /// The same, and asks what is marked in a bitmap of the export as QEMU has them, as [`DirtyBitmap::ranges`] does, but over the
+    /// connection that there is anyway: qemu-nbd takes one client by default.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`NbdError::NoBitmap`], [`NbdError::Bitmap`].
+    pub async fn open_with_bitmap(
+        uri: &NbdUri,
+        bitmap: &str,
+    ) -> Result<(Self, RangeSet), NbdError> {
+        let bitmap = DirtyBitmap::new(uri.clone(), bitmap);
+        let (device, marked) = Self::connect(uri, Some(&bitmap)).await?;
+        Ok((device, marked.unwrap_or_default()))
+    }
+
+    fn connect<'a>(
+        uri: &'a NbdUri,
+        bitmap: Option<&'a DirtyBitmap>,
+    ) -> BoxFuture<'a, Result<(Self, Option<RangeSet>), NbdError>> {
         boxed(async move {
-            let (connections, export) = opening::open(uri).await?;
+            let (connections, export, marked) = opening::open(uri, bitmap).await?;
             let block_size = u64::from(export.block_sizes.minimum.max(1));
             let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
-            Ok(Self {
+            let device = Self {
                 connections: connections.into(),
                 block_size,
                 max_payload: (max_payload / block_size * block_size).max(block_size),
                 export: export.into(),
                 writes: Writes::default(),
                 told: Told::default(),
-            })
+            };
+            Ok((device, marked))
         })
     }
 

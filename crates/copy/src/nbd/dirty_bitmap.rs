@@ -50,21 +50,35 @@ impl DirtyBitmap {
 
     fn marked(&self) -> BoxFuture<'_, Result<RangeSet, NbdError>> {
         boxed(async move {
-            let (connection, negotiated) =
-                Box::pin(Connection::open(&self.uri, &self.context, Arc::<Losses>::default()))
-                    .await?;
-            let Negotiated { export, contexts, .. } = negotiated;
-            let context = contexts.iter().find(|context| context.name == self.context);
-            let Some(id) = context.map(|context| context.id) else {
-                return Err(NbdError::NoBitmap(self.to_string()));
-            };
-            let failed = |cause| NbdError::Bitmap { bitmap: self.to_string(), cause };
-            let (mut dirty, mut at) = (RangeSet::new(), 0);
-            while at < export.size {
-                at = mark(&connection, id, at, export.size, &mut dirty).await.map_err(failed)?;
-            }
-            Ok(dirty)
+            let contexts = [&*self.context];
+            let opening = Connection::open(&self.uri, &contexts, Arc::<Losses>::default());
+            let (connection, negotiated) = Box::pin(opening).await?;
+            self.marked_over(&connection, &negotiated).await
         })
+    }
+
+    /// The name of its metadata context.
+    pub(super) fn context(&self) -> &str {
+        &self.context
+    }
+
+    /// The same over a connection for which the context was asked for.
+    pub(super) async fn marked_over(
+        &self,
+        connection: &Connection,
+        negotiated: &Negotiated,
+    ) -> Result<RangeSet, NbdError> {
+        let Negotiated { export, contexts, .. } = negotiated;
+        let context = contexts.iter().find(|context| context.name == self.context);
+        let Some(id) = context.map(|context| context.id) else {
+            return Err(NbdError::NoBitmap(self.to_string()));
+        };
+        let failed = |cause| NbdError::Bitmap { bitmap: self.to_string(), cause };
+        let (mut dirty, mut at) = (RangeSet::new(), 0);
+        while at < export.size {
+            at = mark(connection, id, at, export.size, &mut dirty).await.map_err(failed)?;
+        }
+        Ok(dirty)
     }
 }
 

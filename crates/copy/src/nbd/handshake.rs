@@ -20,12 +20,12 @@ pub(super) struct Ready {
     pub(super) input: BytesMut,
 }
 
-/// Connects to an export, and asks for a metadata context, which it need not have.
-pub(super) async fn shake_hands(uri: &NbdUri, context: &str) -> Result<Ready, NbdError> {
+/// Connects to an export, and asks for metadata contexts, which it need not have.
+pub(super) async fn shake_hands(uri: &NbdUri, contexts: &[&str]) -> Result<Ready, NbdError> {
     let place = || uri.place().to_string();
     let connect_error = |cause| NbdError::Connect { place: place(), cause };
     let (mut reader, mut writer) = connect(uri.place()).await.map_err(connect_error)?;
-    let contexts = vec![context.to_owned()];
+    let contexts = contexts.iter().map(|context| (*context).to_owned()).collect();
     let goal = Goal::Export { name: uri.export().to_owned(), contexts };
     let (mut handshake, mut input) = (Handshake::new(goal), BytesMut::new());
     loop {

@@ -9,7 +9,9 @@ use tokio::time::{Instant, sleep};
 
 use super::NbdError;
 use super::connections::Connections;
+use super::dirty_bitmap::DirtyBitmap;
 use super::uri::NbdUri;
+use crate::range_set::RangeSet;
 
 /// The pause before the second try, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -44,12 +46,15 @@ impl NbdError {
 ///
 /// # Errors
 /// That of the last try.
-pub(super) async fn open(uri: &NbdUri) -> Result<(Connections, Export), NbdError> {
+pub(super) async fn open(
+    uri: &NbdUri,
+    bitmap: Option<&DirtyBitmap>,
+) -> Result<(Connections, Export, Option<RangeSet>), NbdError> {
     let (patience, begun) = (uri.open_patience(), Instant::now());
     let mut pause = FIRST_PAUSE;
     let mut is_waiting = false;
     loop {
-        let error = match Connections::open(uri).await {
+        let error = match Connections::open(uri, bitmap).await {
             Err(error) if error.may_pass() => error,
             result => return result,
         };

@@ -88,7 +88,7 @@ impl Reopening {
                 () = sleep(left.map_or(self.pause, |left| self.pause.min(left))) => {}
             }
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
-            let opening = Connection::open(&self.uri, BASE_ALLOCATION, Arc::clone(&self.losses));
+            let opening = Connection::open(&self.uri, &[BASE_ALLOCATION], Arc::clone(&self.losses));
             let opening = timeout(left.unwrap_or(Duration::MAX), Box::pin(opening));
             // What an earlier try has met says more than that there is no time for another.
             let Ok(opened) = opening.await else { continue };

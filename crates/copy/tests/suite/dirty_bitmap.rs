@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use iscsi_copy::{DirtyBitmap, NbdError, RangeSet};
+use iscsi_copy::{DirtyBitmap, NbdDevice, NbdError, NbdUri, RangeSet};
 use iscsi_nbd::server::{Handshake, HandshakeEvent, Transmission, TransmissionEvent};
-use iscsi_nbd::{BlockSizes, Export, Extent, MetaContext};
+use iscsi_nbd::{BASE_ALLOCATION, BlockSizes, Export, Extent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -77,17 +77,23 @@ impl Server {
             stream.write_all(&bytes).await.unwrap();
         }
         let mut transmission = Transmission::new(&negotiated);
-        let context: Option<&MetaContext> = negotiated.contexts.first();
         loop {
             while let Some(event) = transmission.receive(&mut input).unwrap() {
                 let TransmissionEvent::Request(request) = event else { return };
                 if self.leaves {
                     return;
                 }
-                let (id, extents) = (context.unwrap().id, self.extents(request.offset));
                 let replies = transmission.replies();
-                let reply = replies.block_status(&request, id, extents, true).unwrap();
-                stream.write_all(&reply).await.unwrap();
+                for (at, context) in negotiated.contexts.iter().enumerate() {
+                    let extents = if context.name == "base:allocation" {
+                        vec![Extent { length: self.size() - request.offset, status: 0 }]
+                    } else {
+                        self.extents(request.offset)
+                    };
+                    let is_last = at + 1 == negotiated.contexts.len();
+                    let reply = replies.block_status(&request, context.id, extents, is_last);
+                    stream.write_all(&reply.unwrap()).await.unwrap();
+                }
             }
             if stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
                 return;
@@ -95,16 +101,32 @@ impl Server {
         }
     }
 
-    /// What is heard of the bitmap `b0`.
+    /// What is heard of the bitmap `b0`, over a connection of its own or that of the device.
     async fn tell(self) -> Result<RangeSet, NbdError> {
+        let of_device = self.clone().tell_to(async |uri: NbdUri| {
+            let (device, marked) = NbdDevice::open_with_bitmap(&uri, "b0").await?;
+            let base = [BASE_ALLOCATION.to_owned()];
+            assert!(device.export().contexts.is_empty() || device.export().contexts == base);
+            Ok(marked)
+        });
+        let of_device = of_device.await;
+        let told = self.tell_to(async |uri| DirtyBitmap::new(uri, "b0").ranges().await).await;
+        assert_eq!(of_device.as_ref().ok(), told.as_ref().ok());
+        told
+    }
+
+    /// The same, to one client.
+    async fn tell_to(
+        self,
+        ask: impl AsyncFnOnce(NbdUri) -> Result<RangeSet, NbdError>,
+    ) -> Result<RangeSet, NbdError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("nbd://{}/disk", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             self.serve(stream).await;
         });
-        let bitmap = DirtyBitmap::new(uri.parse().unwrap(), "b0");
-        let told = timeout(Duration::from_secs(30), bitmap.ranges()).await.unwrap();
+        let told = timeout(Duration::from_secs(30), ask(uri.parse().unwrap())).await.unwrap();
         serving.abort();
         told
     }

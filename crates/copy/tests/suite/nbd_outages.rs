@@ -87,6 +87,22 @@ async fn a_server_that_listens_later_is_waited_for() {
     read(&opening.await.unwrap().unwrap()).await.unwrap();
 }
 
+/// qemu-nbd lets more clients than it serves wait until one leaves.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_room_for_few_clients_is_not_waited_for() {
+    for room in [1, 2, 3, 4, 8] {
+        let (server, _folder) = serve(true);
+        server.lock().room = room;
+        let begun = Instant::now();
+        let device = NbdDevice::open(&server.uri("")).await.unwrap();
+        assert!(begun.elapsed() <= SECOND, "{room}: {:?}", begun.elapsed());
+        let served = room.min(4);
+        assert_eq!(device.queue_depth(16 << 20), 4 * served, "4 for each connection");
+        read(&device).await.unwrap();
+        device.flush().await.unwrap();
+    }
+}
+
 /// What was under way when the server was killed is asked for again, whether it was carried out or not.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_answered_is_asked_for_again() {

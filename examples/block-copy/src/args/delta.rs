@@ -31,6 +31,16 @@ pub enum RangesFrom {
     Bitmap(String),
 }
 
+impl RangesFrom {
+    /// The dirty bitmap of the source, if it is one.
+    pub(crate) fn bitmap(&self) -> Option<&str> {
+        match self {
+            Self::Bitmap(name) => Some(name),
+            Self::File(_) => None,
+        }
+    }
+}
+
 impl From<&str> for RangesFrom {
     fn from(text: &str) -> Self {
         match DirtyBitmap::name_in(text) {

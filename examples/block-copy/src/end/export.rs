@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_copy::{Device, NbdDevice, NbdUri};
+use iscsi_copy::{Device, NbdDevice, NbdUri, RangeSet};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -17,24 +17,45 @@ pub struct ExportEnd {
     device: NbdDevice,
     uri: NbdUri,
     name: Arc<str>,
+    /// What was marked when it was opened, in the bitmap that was asked for.
+    marked: Option<Arc<RangeSet>>,
 }
 
 impl ExportEnd {
-    pub(super) async fn open(side: Side, uri: &NbdUri, wait: Duration) -> Result<Self, Error> {
+    pub(super) async fn open(
+        side: Side,
+        uri: &NbdUri,
+        wait: Duration,
+        bitmap: Option<&str>,
+    ) -> Result<Self, Error> {
         let name: Arc<str> = uri.name().into();
         let uri = uri.clone().or_open_patience(wait);
-        let device = NbdDevice::open(&uri).await.map_err(|cause| Error::Nbd { side, cause })?;
+        let opening = async {
+            Ok(match bitmap {
+                Some(bitmap) => {
+                    let (device, marked) = NbdDevice::open_with_bitmap(&uri, bitmap).await?;
+                    (device, Some(marked))
+                }
+                None => (NbdDevice::open(&uri).await?, None),
+            })
+        };
+        let (device, marked) = opening.await.map_err(|cause| Error::Nbd { side, cause })?;
         if matches!(side, Side::Destination) && device.limits().is_read_only {
             let cause =
                 io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the export is read-only");
             return Err(Error::File { side, name, cause });
         }
-        Ok(Self { device, uri, name })
+        Ok(Self { device, uri, name, marked: marked.map(Arc::new) })
     }
 
     /// The device.
     pub const fn device(&self) -> &NbdDevice {
         &self.device
+    }
+
+    /// What was marked when it was opened, in the bitmap that was asked for.
+    pub(crate) fn marked(&self) -> Option<&RangeSet> {
+        self.marked.as_deref()
     }
 
     /// Where it is.

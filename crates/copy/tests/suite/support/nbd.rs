@@ -34,8 +34,9 @@ pub(crate) struct NbdState {
     pub(crate) medium: Vec<u8>,
     /// Requests that came, each with the number of its connection.
     pub(crate) requests: Vec<(usize, Request)>,
-    /// Clients that came.
+    /// Clients that came, and how many of them are served: later ones wait.
     pub(crate) clients: usize,
+    pub(crate) room: usize,
     /// Answers nothing from now on.
     pub(crate) is_silent: bool,
     /// Says so, and carries out nothing.
@@ -66,6 +67,7 @@ impl NbdServer {
             bytes,
             requests: Vec::new(),
             clients: 0,
+            room: usize::MAX,
             is_silent: false,
             is_shutting_down: false,
             is_broken: false,
@@ -178,11 +180,14 @@ impl Shared {
     }
 
     async fn talk(&self, mut stream: UnixStream) {
-        let client = {
+        let (client, has_room) = {
             let mut state = self.lock();
             state.clients += 1;
-            state.clients - 1
+            (state.clients - 1, state.clients <= state.room)
         };
+        if !has_room {
+            return std::future::pending().await;
+        }
         let mut input = BytesMut::new();
         let Some(negotiated) = self.shake_hands(&mut stream, &mut input).await else { return };
         let mut transmission = Transmission::new(&negotiated);
