@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use iscsi_examples_common::named_socket::{SocketAccess, parse_group, parse_mode};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::time;
 use iscsi_initiator::tuning::{Size, SizeError};
+use nix::unistd::Gid;
 
 use crate::listen::Address;
 
@@ -37,9 +39,16 @@ pub struct Args {
     pub unit: String,
     /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be given again. Without it, the sockets that are
     /// handed over by whoever starts the program (LISTEN_FDS). NBD has no passwords: whoever reaches the
-    /// address reads and writes the unit. A Unix socket is for processes of the same user.
+    /// address reads and writes the unit. A Unix socket is for processes of the same user, unless
+    /// --socket-mode says otherwise.
     #[arg(long, short, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
+    /// Permissions of the Unix sockets to listen at, in octal digits, as 660: who else may connect. A client needs the right to write.
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
+    pub socket_mode: u32,
+    /// The group of the Unix sockets to listen at, by name or number, as kvm for QEMU under another user; with --socket-mode 660.
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    pub socket_group: Option<Gid>,
     /// The name of the export; it is the default one as well.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
@@ -91,6 +100,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Who may connect to the Unix sockets that it listens at.
+    pub(crate) const fn socket_access(&self) -> SocketAccess {
+        SocketAccess { mode: self.socket_mode, group: self.socket_group }
+    }
+
     /// The bytes of the window of writes, and those of the memory for reads; 0 for none.
     pub(crate) fn buffers(&self) -> (u32, u64) {
         let default = |size| if self.shared { 0 } else { size };

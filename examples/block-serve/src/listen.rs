@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use iscsi_examples_common::named_socket::NamedSocket;
+use iscsi_examples_common::named_socket::{NamedSocket, SocketAccess};
 use listenfd::ListenFd;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
 
 /// An address to listen at.
@@ -65,13 +66,21 @@ pub enum Visitor {
 }
 
 impl Listener {
-    /// Listens at an address.
+    /// Listens at an address; a Unix socket is for processes of the same user.
     ///
     /// # Errors
     /// The system's reason; [`io::ErrorKind::AddrInUse`] if somebody does already.
     pub async fn bind(address: &Address) -> io::Result<Self> {
+        Self::bind_for(address, SocketAccess::default()).await
+    }
+
+    /// The same, a Unix socket for others as well.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub async fn bind_for(address: &Address, access: SocketAccess) -> io::Result<Self> {
         match address {
-            Address::Unix(path) => NamedSocket::bind(path).map(Self::Named),
+            Address::Unix(path) => NamedSocket::bind_for(path, access).map(Self::Named),
             Address::Tcp(address) => {
                 let mut last = io::ErrorKind::AddrNotAvailable.into();
                 for address in lookup_host(address).await? {
@@ -95,9 +104,11 @@ impl Listener {
         for at in 0..sockets.len() {
             // A socket of the other kind stays where it is.
             if let Ok(Some(socket)) = sockets.take_unix_listener(at) {
+                check_listens(SockRef::from(&socket))?;
                 socket.set_nonblocking(true)?;
                 listeners.push(Self::Unix(UnixListener::from_std(socket)?));
             } else if let Some(socket) = sockets.take_tcp_listener(at)? {
+                check_listens(SockRef::from(&socket))?;
                 socket.set_nonblocking(true)?;
                 listeners.push(Self::Tcp(TcpListener::from_std(socket)?));
             }
@@ -128,6 +139,17 @@ impl Listener {
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         if let Self::Tcp(listener) = self { listener.local_addr().ok() } else { None }
     }
+}
+
+/// A client that was accepted already would be served as a crowd of clients that never come.
+fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
+    if socket.is_listener()? {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is the connection of a client; one server has all clients of a unit, so set Accept=no in the unit of the socket",
+    ))
 }
 
 #[cfg(test)]

@@ -143,11 +143,13 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::new();
     for address in &args.listen {
         let listener =
-            Listener::bind(address).await.map_err(|cause| match (cause.kind(), address) {
-                (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Tcp(_)) => {
-                    Error::Taken(address.clone())
+            Listener::bind_for(address, args.socket_access()).await.map_err(|cause| {
+                match (cause.kind(), address) {
+                    (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Tcp(_)) => {
+                        Error::Taken(address.clone())
+                    }
+                    _ => Error::Listen { address: address.clone(), cause },
                 }
-                _ => Error::Listen { address: address.clone(), cause },
             })?;
         listeners.push(listener);
     }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Gid, Group, chown};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::UnixListener;
 
@@ -13,6 +14,44 @@ use tokio::net::UnixListener;
 const BACKLOG: i32 = 64;
 /// Only the user whose process it is.
 const MODE: u32 = 0o600;
+
+/// Who may connect to a socket, beside the user whose process it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SocketAccess {
+    /// The permissions of its file, as of `chmod`: to connect takes the right to write.
+    pub mode: u32,
+    /// The group of its file; that of the process where none is named.
+    pub group: Option<Gid>,
+}
+
+impl Default for SocketAccess {
+    /// Nobody else.
+    fn default() -> Self {
+        Self { mode: MODE, group: None }
+    }
+}
+
+/// Reads permissions as `chmod` takes them, three or four octal digits.
+///
+/// # Errors
+/// How they are written.
+pub fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| (3..=4).contains(&text.len()));
+    mode.filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "write three octal digits, as 660: owner, group, others".to_owned())
+}
+
+/// Finds a group by its name or number.
+///
+/// # Errors
+/// That there is none.
+pub fn parse_group(text: &str) -> Result<Gid, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(Gid::from_raw(number));
+    }
+    let found = Group::from_name(text).ok().flatten();
+    found.map(|group| group.gid).ok_or_else(|| "this host has no such group".to_owned())
+}
 
 /// A socket that listens at a path, and takes the path away when it is dropped.
 #[derive(Debug)]
@@ -30,13 +69,21 @@ impl NamedSocket {
     /// # Errors
     /// [`ErrorKind::AddrInUse`] if somebody listens there, or the system's reason.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        let listener = match listen(path) {
+        Self::bind_for(path, SocketAccess::default())
+    }
+
+    /// The same, for others as well.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_for(path: &Path, access: SocketAccess) -> io::Result<Self> {
+        let listener = match listen(path, access) {
             Err(cause) if cause.kind() == ErrorKind::AddrInUse => {
                 if !is_left(path)? {
                     return Err(cause);
                 }
                 fs::remove_file(path)?;
-                listen(path)?
+                listen(path, access)?
             }
             listener => listener?,
         };
@@ -59,12 +106,21 @@ impl Drop for NamedSocket {
     }
 }
 
-/// A socket at a path, which nobody else can connect to at any time: its mode is set before it has a name.
-fn listen(path: &Path) -> io::Result<Socket> {
+/// A socket at a path, which nobody connects to who may not: its mode is set before it has a name, and what it shall be, which the
+/// system would cut to its mask, before it listens.
+fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
     socket.set_permissions(Permissions::from_mode(MODE))?;
     let socket = Socket::from(OwnedFd::from(socket));
     socket.bind(&SockAddr::unix(path)?)?;
+    if access != SocketAccess::default() {
+        let grant = || {
+            chown(path, None, access.group)?;
+            fs::set_permissions(path, Permissions::from_mode(access.mode))
+        };
+        // Nobody shall find what nobody listens at.
+        grant().inspect_err(|_| drop(fs::remove_file(path)))?;
+    }
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket)

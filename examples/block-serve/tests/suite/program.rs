@@ -1,9 +1,10 @@
 //! The program from outside: what it serves, what it says, how it exits.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
@@ -190,7 +191,7 @@ async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
     client(&socket).await.read_at(0, 512).await.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    std::fs::remove_file(&socket).unwrap();
+    fs::remove_file(&socket).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,8 +201,8 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     let (socket, path) = (socket("password"), socket("password-file"));
     let mine = url.replace("iscsi://", "iscsi://me@");
     let file = |content: &str, mode| {
-        std::fs::write(&path, content).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         path.to_str().unwrap()
     };
     let good = file("hunter2hunter2\n", 0o640);
@@ -224,7 +225,7 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
     refused(&mine, file("\n", 0o600), 1, "holds no password");
     refused(&url, file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
-    std::fs::remove_file(&path).unwrap();
+    fs::remove_file(&path).unwrap();
     refused(&mine, path.to_str().unwrap(), 1, "check the path");
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
@@ -298,6 +299,52 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     for part in ["requests fail until a session is back", "a session is back"] {
         assert!(told.lines().any(|line| line.contains(part)), "{part}: {told}");
     }
+}
+
+/// Who may connect, whatever the mask for new files is.
+#[tokio::test(flavor = "multi_thread")]
+async fn others_may_connect_where_that_is_said() {
+    let (_server, _disk, url) = target().await;
+    let own = fs::metadata("/proc/self").unwrap().gid();
+    let group = own.to_string();
+    for (further, mode) in [
+        (&[][..], 0o600),
+        (&["--socket-mode", "660", "--socket-group", &group], 0o660),
+        (&["--socket-mode", "0666"], 0o666),
+    ] {
+        let socket = socket("access");
+        let (mut child, ..) = started(&url, &socket, further);
+        let file = fs::metadata(&socket).unwrap();
+        assert_eq!((file.permissions().mode() & 0o7777, file.gid()), (mode, own), "{further:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for (option, value, part) in [
+        ("--socket-mode", "rw", "write three octal digits"),
+        ("--socket-mode", "4755", "write three octal digits"),
+        ("--socket-group", "no-such-group", "this host has no such group"),
+    ] {
+        let output = program(&[&url, "--listen", "tcp:127.0.0.1:0", option, value]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{output:?}");
+    }
+}
+
+/// systemd hands the connection of a client over, and starts a server for each (`Accept=yes`).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_no_socket_that_listens() {
+    let (_server, _disk, url) = target().await;
+    let (_client, connection) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut command = Command::new("sh");
+    let line = "exec 3<&0; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$1\"";
+    command.args(["-c", line, env!("CARGO_BIN_EXE_block-serve"), &url]);
+    command.stdin(OwnedFd::from(connection));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("(LISTEN_FDS): it is the connection of a client"), "{said}");
+    assert!(said.contains("Accept=no"), "{said}");
 }
 
 /// A target where one has been. A program that another test is just starting has the socket of that one until it has become the program.
@@ -436,7 +483,7 @@ async fn a_volume_is_served_as_one_device() {
     let text =
         format!("version = 1\nchunk = {CHUNK}\n{}{}", member(&one_url, 1), member(&two_url, 2));
     let file = socket("volume.toml");
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     let place = format!("volume:{}", file.display());
     let socket = socket("volume");
     let (child, lines, ready) = started(&place, &socket, &[]);
@@ -462,7 +509,7 @@ async fn a_volume_is_served_as_one_device() {
         said.contains("member 1 (naa.3000000000000002) is the unit naa.3000000000000003"),
         "{said}"
     );
-    std::fs::remove_file(&file).unwrap();
+    fs::remove_file(&file).unwrap();
 }
 
 fn identify(config: &mut TargetConfig, serial: &str, naa: u64) {
