@@ -215,7 +215,7 @@ pub use unit::port_groups::TargetPort;
 pub use url::{Url, UrlError};
 
 pub use bytes;
-pub use iscsi_pdu::keys::TextError;
+pub use iscsi_pdu::keys::{TextError, printable};
 pub use iscsi_pdu::{
     AsyncEvent, Cid, DecodeError, Digest, FunctionResponse, IscsiName, Isid, Itt, LoginStatus,
     NameError, RejectReason, Residual, ServiceResponse, StatSn, TargetAddress, TargetAddressError,

@@ -13,10 +13,19 @@ pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// A message for people, whatever bytes it is made of.
+/// A message for people, whatever bytes it is made of: characters by which it could move a cursor or begin a line are escaped.
 pub(crate) fn message(bytes: &[u8]) -> String {
     let shown = bytes.get(..MAX_STRING).unwrap_or(bytes);
-    String::from_utf8_lossy(shown).into_owned()
+    let mut message = String::new();
+    for character in String::from_utf8_lossy(shown).chars() {
+        let is_direction = matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if character.is_control() || is_direction {
+            message.extend(character.escape_unicode());
+        } else {
+            message.push(character);
+        }
+    }
+    message
 }
 
 /// As much of a text of ours as a string may hold.
@@ -30,6 +39,14 @@ pub(crate) fn limited(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_is_shown_and_not_obeyed() {
+        assert_eq!(
+            message("no 磁盘\n\u{1b}[1A\u{202e}".as_bytes()),
+            "no 磁盘\\u{a}\\u{1b}[1A\\u{202e}"
+        );
+    }
 
     #[test]
     fn a_string_is_text_without_nul_of_limited_length() {

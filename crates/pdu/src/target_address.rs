@@ -5,6 +5,8 @@ use std::net::Ipv6Addr;
 
 use thiserror::Error;
 
+use crate::keys::printable;
+
 /// The port of iSCSI (RFC 7143 §4.1).
 pub const DEFAULT_PORT: u16 = 3260;
 
@@ -24,7 +26,7 @@ pub struct TargetAddress {
 
 /// A text that is no TargetAddress.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("'{text}' is no address of the form host[:port][,tag]: {reason}")]
+#[error("{text:?} is no address of the form host[:port][,tag]: {reason}")]
 pub struct TargetAddressError {
     text: String,
     reason: &'static str,
@@ -34,7 +36,7 @@ impl TargetAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// When the host is empty, a bracket has no partner, or the port is no number from 1 to 65535.
+    /// When the host is empty or has characters that no host has, a bracket has no partner, or the port is no number from 1 to 65535.
     pub fn parse(text: &str) -> Result<Self, TargetAddressError> {
         let error = |reason| TargetAddressError { text: text.to_owned(), reason };
         let (address, tag) = match text.rsplit_once(',') {
@@ -44,6 +46,9 @@ impl TargetAddress {
         let (host, port) = split_port(address).map_err(error)?;
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err(error("there is no host"));
+        }
+        if printable(host) != host {
+            return Err(error("no host has such characters"));
         }
         let port = match port {
             Some(port) => port.parse().ok().filter(|port| *port != 0),
@@ -113,8 +118,21 @@ mod tests {
         ] {
             assert_eq!(TargetAddress::parse(text), Ok(expected), "{text}");
         }
-        for text in ["", ",1", ":3260", "[::1", "[::1]x", "h:0", "h:65536", "h:", "a b"] {
-            assert!(TargetAddress::parse(text).is_err(), "{text}");
+        for text in [
+            "",
+            ",1",
+            ":3260",
+            "[::1",
+            "[::1]x",
+            "h:0",
+            "h:65536",
+            "h:",
+            "a b",
+            "a\u{1b}[31m",
+            "a\u{202e}",
+        ] {
+            let error = TargetAddress::parse(text).unwrap_err().to_string();
+            assert!(!error.contains(char::is_control), "{error:?}");
         }
     }
 

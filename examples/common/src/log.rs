@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use iscsi_initiator::printable;
 use tracing::Event;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Writer, format};
@@ -83,7 +84,7 @@ pub fn start(usually: Usually, show: Show) -> Log {
         }
         wrong => {
             if let Some(Err(error)) = wrong {
-                queue.put(format!("warning: RUST_LOG is ignored: {error}\n"));
+                queue.put(&format!("warning: RUST_LOG is ignored: {error}\n"));
             }
             let level = match usually {
                 Usually::Warnings => LevelFilter::WARN,
@@ -154,8 +155,9 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Hands a line over without ever waiting.
-    fn put(&self, line: String) {
+    /// Hands a line over without ever waiting. What others have sent may be in it, so that it stays one line.
+    fn put(&self, line: &str) {
+        let line = printable(line.strip_suffix('\n').unwrap_or(line)) + "\n";
         if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {
             *self.left_out.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         }
@@ -165,7 +167,7 @@ impl Queue {
 /// Lines as they are.
 impl Write for Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.put(String::from_utf8_lossy(line).into_owned());
+        self.put(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 
@@ -206,7 +208,7 @@ impl Warnings {
 impl Write for Warnings {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if !self.is_said(line, Instant::now()) {
-            self.queue.put(format!("warning: {}", String::from_utf8_lossy(line)));
+            self.queue.put(&format!("warning: {}", String::from_utf8_lossy(line)));
         }
         Ok(line.len())
     }
@@ -242,7 +244,7 @@ mod tests {
         })
         .unwrap();
         let all = 2 * ROOM;
-        (0..all).for_each(|number| queue.put(number.to_string()));
+        (0..all).for_each(|number| queue.put(&number.to_string()));
         let log = Log(Some(queue));
         log.flush();
         assert!(lines.try_recv().is_err(), "it was told before anybody took it");
@@ -255,6 +257,16 @@ mod tests {
             counts,
             [&format!("warning: {} lines that nobody took are left out\n", all - lines.len())]
         );
-        assert_eq!(lines[ROOM - 1], &(ROOM - 1).to_string(), "they come in order");
+        assert_eq!(lines[ROOM - 1], &format!("{}\n", ROOM - 1), "they come in order");
+    }
+
+    #[test]
+    fn what_others_have_sent_makes_no_line_of_its_own() {
+        let (told, lines) = mpsc::channel();
+        let queue = Queue::start(move |line| told.send(line.to_owned()).unwrap()).unwrap();
+        queue.put("the target says a\nwarning: all is well\u{1b}[2K\n");
+        drop(queue);
+        let line = "the target says a\\u{a}warning: all is well\\u{1b}[2K\n";
+        assert_eq!(lines.iter().collect::<Vec<_>>(), [line]);
     }
 }

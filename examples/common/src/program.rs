@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::process::ExitCode;
 
+use iscsi_initiator::printable;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::log::{self, Log, Show, Usually};
@@ -53,7 +54,8 @@ impl Program {
         match ended {
             Ok(status) => ExitCode::from(status),
             Err(Failed { text, status }) => {
-                (self.say)(&format!("{}: {text}\n", self.name));
+                // What others have sent may be in it.
+                (self.say)(&format!("{}: {}\n", self.name, printable(&text)));
                 ExitCode::from(status)
             }
         }

@@ -7,6 +7,7 @@
 //! | `value` | what a value may look like: numbers, booleans, lists, binary items |
 //! | `table` | [`Key`]: each key with its [`Definition`], the one place for defaults and ranges |
 //! | `chap` | [`ChapAlgorithm`], and the limits of the items of CHAP |
+//! | `printable` | [`printable`]: a value as it may be shown to people |
 //! | `kind` | [`Kind`]: how a result comes out of an offer and an answer |
 //!
 //! ```
@@ -23,12 +24,14 @@
 mod chap;
 mod error;
 mod kind;
+mod printable;
 mod table;
 mod value;
 
 pub use chap::{CHAP, ChapAlgorithm, MAX_CHALLENGE_LEN, MIN_SECRET_LEN, UnknownChapAlgorithm};
 pub use error::TextError;
 pub use kind::Kind;
+pub use printable::printable;
 pub use table::{DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH, Definition, Key, Scope, Sender, Use};
 pub use value::{
     ALL_TARGETS, CRC32C, DISCOVERY, IRRELEVANT, MAX_VALUE_LEN, NONE, NORMAL, NOT_UNDERSTOOD,

@@ -1,6 +1,6 @@
 //! Why a login failed.
 
-use iscsi_pdu::keys::TextError;
+use iscsi_pdu::keys::{TextError, printable};
 use iscsi_pdu::{LoginStatus, StatSn};
 use thiserror::Error;
 
@@ -101,7 +101,7 @@ pub enum NegotiationFault {
     #[error("a value of {0} bytes is too long")]
     TooLong(usize),
     /// The answer is no result that the proposal allows.
-    #[error("the target answered {answered}, but {proposed} was proposed")]
+    #[error("the target answered {}, but {proposed} was proposed", printable(answered))]
     NotOffered {
         /// The value proposed.
         proposed: String,

@@ -3,6 +3,7 @@
 
 use iscsi_pdu::keys::{
     CRC32C, IRRELEVANT, Key, Kind, MAX_VALUE_LEN, NOT_UNDERSTOOD, REJECT, Sender, TextBuilder, Use,
+    printable,
 };
 use iscsi_pdu::{Digest, Stage};
 
@@ -135,7 +136,7 @@ impl Negotiation {
 
     fn declare(&mut self, key: Key, value: &str) {
         if key == Key::TargetAlias {
-            self.base.target_alias = Some(value.to_owned());
+            self.base.target_alias = Some(printable(value));
         }
     }
 

@@ -232,6 +232,16 @@ fn key_07_declarations() {
     assert_eq!(rig.conclude("").negotiated.target_alias.as_deref(), Some("Bob's dïsk"));
 }
 
+/// KEY-26: what a target says is shown, and moves no cursor.
+#[test]
+fn key_26_texts_of_a_target_are_shown_escaped() {
+    let alias = negotiated("TargetAlias=good\u{1b}[2J").target_alias;
+    assert_eq!(alias.as_deref(), Some("good\\u{1b}[2J"));
+    let answer = "HeaderDigest=\u{1b}[1Acopied";
+    let error = Rig::new(normal()).reply(answer).unwrap_err().to_string();
+    assert!(error.contains("answered \\u{1b}[1Acopied, but"), "{error:?}");
+}
+
 /// TXT-03: 255 bytes are a value, 256 are none.
 #[test]
 fn txt_03_value_lengths() {
