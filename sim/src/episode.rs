@@ -29,8 +29,9 @@ pub(crate) const QUIET: Duration = Duration::from_secs(300);
 /// Disks may be closed while things are still wrong, if their requests have ended after so long.
 const IMPATIENCE: Duration = Duration::from_secs(30);
 /// While things are wrong, a disk closes within its patience for lost sessions, which is 300 s, and the
-/// time that a last try of each may take: with a port that changes its state, as long as the unit says, at most 255 s.
-pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400 + 255);
+/// time that a last try of each may take: with a port that changes its state, as long as the unit says, at most 255 s; a flush
+/// without an answer is given up after 600 s.
+pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400 + 600 + 255);
 
 /// What came of an episode.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let mover = tokio::spawn(Arc::clone(&shared).run());
     let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
     let phases = rng.index(1..4);
-    let max_pause = 1 << rng.within(5..15);
+    let max_pause = faults.pause_of_users(1 << rng.within(5..15));
     let mut host = |name| {
         let mut host = Host::new(&shared, &topology, settings, name, rng.fork());
         (host.classes, host.max_pause) = (faults.classes().to_vec(), max_pause);
@@ -195,7 +196,7 @@ impl Episode<'_> {
 
     /// Until there are enough requests, or nobody makes any more, or for long enough.
     async fn run(&mut self, hosts: &mut Vec<Host>) {
-        let limit = self.rng.millis(10_000..600_000);
+        let limit = self.faults.phase(self.rng.millis(10_000..600_000));
         let mut running = JoinSet::new();
         for (number, mut host) in std::mem::take(hosts).into_iter().enumerate() {
             running.spawn(async move {

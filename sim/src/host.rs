@@ -9,7 +9,7 @@ use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, ReopeningOptio
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::network::SimulatedNetwork;
+use crate::network::{SimulatedNetwork, portals_of};
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
@@ -62,6 +62,8 @@ struct Process {
 struct Open {
     disk: Disk,
     number: usize,
+    /// How many portals its URL names.
+    portals: usize,
     handles: Arc<AtomicU32>,
     workers: JoinSet<()>,
 }
@@ -126,6 +128,11 @@ impl Host {
             Sessions::Fixed(u32::try_from(self.rng.within(1..5)).unwrap_or(1))
         });
         let mut beside = self.rng.beside(OUTLASTING);
+        if self.classes.contains(&Class::Partition) && self.classes.len() == 1 && beside.percent(50)
+        {
+            // With one session, all depends on its way back.
+            options = options.with_sessions(Sessions::Fixed(1));
+        }
         let outlasts = beside.percent(15);
         if outlasts {
             let reopening = ReopeningOptions::default().with_outlasts_patience(true);
@@ -157,7 +164,8 @@ impl Host {
             number
         };
         let handles = Arc::new(AtomicU32::new(MAX_WORKERS));
-        process.disks.push(Open { disk, number, handles, workers: JoinSet::new() });
+        let portals = portals_of(&url);
+        process.disks.push(Open { disk, number, portals, handles, workers: JoinSet::new() });
         Ok(())
     }
 
@@ -186,6 +194,7 @@ impl Host {
         let work = Work {
             shared: Arc::clone(&self.shared),
             opened: open.number,
+            portals: open.portals,
             handles: Arc::clone(&open.handles),
             part: self.part.clone(),
             left: Arc::clone(&self.left),

@@ -11,7 +11,13 @@
 //! ```
 //! A tenth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
 //! the workload, and what a loss of power would leave is compared with what it says.
+//!
+//! A quarter of all episodes have troubles: what goes wrong from a begin to an end. In most of these one trouble alone goes
+//! wrong, and passes in time, so that no request may fail for it.
 
+mod busy;
+mod carry;
+mod clock;
 mod copy;
 mod counts;
 mod episode;
@@ -29,6 +35,7 @@ mod settings;
 mod stream;
 mod topology;
 mod trace;
+mod trouble;
 mod wire;
 mod workload;
 mod world;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// What an initiator gives up it tells the target, which learns of that within this time, unless a link stalls.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
@@ -56,12 +58,12 @@ impl Losses {
 
     /// A command has met a fault by which it is answered late, or never.
     pub(crate) fn kept_back(&mut self) {
-        self.kept_back.push(Instant::now());
+        self.kept_back.push(clock::now());
     }
 
     /// A disk begins to be opened.
     pub(crate) fn opening(&self) -> AtOpening {
-        AtOpening { reasons: self.reasons, time: Instant::now() }
+        AtOpening { reasons: self.reasons, time: clock::now() }
     }
 
     /// That disk is open.
@@ -72,10 +74,11 @@ impl Losses {
     /// A handle of a disk was told of a loss, whose flushes wait so long for what earlier commands are told.
     pub(crate) fn told(&mut self, disk: usize, patience: Duration) {
         let Some(AtOpening { reasons, time }) = self.at_opening.get(&disk).copied() else { return };
-        let is_given_up = |at: &Instant| *at >= time && at.elapsed() >= patience;
+        let is_given_up =
+            |at: &Instant| *at >= time && clock::now().duration_since(*at) >= patience;
         let has_reason = self.reasons > reasons || self.kept_back.iter().any(is_given_up);
         if !has_reason && !self.has_deferred {
-            self.suspected.push((Instant::now() + GRACE, self.reasons));
+            self.suspected.push((clock::now() + GRACE, self.reasons));
         }
     }
 

@@ -13,6 +13,7 @@ use iscsi_initiator::simulation::{Network, Pending, Socket};
 use iscsi_initiator::tuning::{Granted, Interface, Limits, Plan, TcpInfo};
 use tokio::time::sleep;
 
+use crate::clock;
 use crate::settings::Class;
 use crate::world::{Reachability, Shared};
 
@@ -48,6 +49,11 @@ impl fmt::Debug for SimulatedNetwork {
 /// The address of a portal.
 pub(crate) fn address(portal: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, u8::try_from(portal + 1).unwrap_or(u8::MAX)], 3260))
+}
+
+/// How many portals a URL names.
+pub(crate) fn portals_of(url: &str) -> usize {
+    url.matches("10.0.0.").count()
 }
 
 fn portal_of(address: SocketAddr) -> usize {
@@ -138,7 +144,7 @@ impl Socket for Connection {
             return Poll::Pending;
         }
         let Some(wire) = world.wire(self.number) else { return Poll::Ready(()) };
-        if wire.is_reset || wire.to_target.room(&shape) > 0 {
+        if wire.is_reset || wire.room(&shape) > 0 {
             return Poll::Ready(());
         }
         wire.writer = Some(context.waker().clone());
@@ -181,7 +187,7 @@ impl Socket for Connection {
         if wire.is_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        let mut room = wire.to_target.room(&shape);
+        let mut room = wire.room(&shape);
         if room == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -198,9 +204,15 @@ impl Socket for Connection {
     }
 
     fn tcp_info(&self) -> io::Result<TcpInfo> {
-        let round_trip = self.shared.lock().shape.latency * 2;
+        let mut world = self.shared.lock();
+        let shape = world.shape;
+        let round_trip = shape.latency * 2;
         let mut info = TcpInfo::default();
         (info.smoothed_rtt, info.min_rtt) = (Some(round_trip), Some(round_trip));
+        let wire = world.wire(self.number);
+        let is_acknowledged = wire.map(|wire| wire.is_all_acknowledged(clock::now(), &shape));
+        info.segments_in_flight =
+            is_acknowledged.map(|is_acknowledged| u32::from(!is_acknowledged));
         Ok(info)
     }
 

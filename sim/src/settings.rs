@@ -51,11 +51,21 @@ pub enum Class {
     EachHandle,
     /// Nothing may change after a disk has been closed in order.
     AfterClose,
+    /// A target restarts, and listens before its access list and its units are back.
+    Startup,
+    /// A target answers nothing for a while, and its host acknowledges all that comes.
+    BusyTarget,
+    /// A flush takes the longer the more is to be written, and nothing that comes over its connection is read meanwhile.
+    SlowStore,
+    /// A portal cannot be reached for a while, and what has come that way goes no further.
+    Partition,
+    /// All processes stop for a while, and the world goes on.
+    Stop,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 27] = [
         Self::Dropped,
         Self::Cut,
         Self::Late,
@@ -78,13 +88,27 @@ impl Class {
         Self::Death,
         Self::EachHandle,
         Self::AfterClose,
+        Self::Startup,
+        Self::BusyTarget,
+        Self::SlowStore,
+        Self::Partition,
+        Self::Stop,
     ];
 
     /// Whether it happens now and then, and is not how all of an episode goes.
     pub(crate) const fn is_event(self) -> bool {
-        !matches!(
+        !self.is_trouble()
+            && !matches!(
+                self,
+                Self::Death | Self::Dropped | Self::Late | Self::EachHandle | Self::AfterClose
+            )
+    }
+
+    /// Whether it has a begin and an end, and is drawn beside all others, which do not depend on it.
+    pub(crate) const fn is_trouble(self) -> bool {
+        matches!(
             self,
-            Self::Death | Self::Dropped | Self::Late | Self::EachHandle | Self::AfterClose
+            Self::Startup | Self::BusyTarget | Self::SlowStore | Self::Partition | Self::Stop
         )
     }
 
@@ -119,6 +143,11 @@ impl Class {
             Self::Death => "death",
             Self::EachHandle => "each-handle",
             Self::AfterClose => "after-close",
+            Self::Startup => "startup",
+            Self::BusyTarget => "busy-target",
+            Self::SlowStore => "slow-store",
+            Self::Partition => "partition",
+            Self::Stop => "stop",
         }
     }
 }

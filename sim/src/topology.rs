@@ -27,6 +27,7 @@ struct PortalGroup {
 const PROVISIONING: u64 = 1;
 const EARLY_TASKS: u64 = 2;
 const PORT_GROUPS: u64 = 3;
+const NUMBERS: u64 = 4;
 
 /// A fifth of the units give blocks back by UNMAP alone (LBPU and LBPRZ, without LBPWS), in granules of some
 /// blocks, and some of them leave blocks as they are.
@@ -42,6 +43,16 @@ fn provision(behavior: &mut UnitBehavior, blocks: u64, rng: &mut Rng) {
         let kept = rng.within(0..blocks);
         behavior.kept_by_unmap = kept..kept + rng.within(1..blocks);
     }
+}
+
+/// Half of the targets are about to begin with their numbers again from 0.
+fn number(config: &mut TargetConfig, rng: &mut Rng) {
+    if rng.percent(50) {
+        return;
+    }
+    let mut near_end = || u32::MAX - u32::try_from(rng.within(0..200)).unwrap_or(0);
+    (config.first_stat_sn, config.r2t.first_tag) = (near_end(), near_end());
+    config.first_tsih = u16::MAX - u16::try_from(rng.within(0..8)).unwrap_or(0);
 }
 
 impl Topology {
@@ -63,6 +74,7 @@ impl Topology {
         let early_tasks_unknown = rng.beside(EARLY_TASKS).percent(50);
         let aborts = rng.percent(50);
         let array = self.array(&mut rng.beside(PORT_GROUPS));
+        let mut numbers = rng.beside(NUMBERS);
         let mut port = 0;
         let target = |group: &PortalGroup| {
             let mut config = TargetConfig::new(name(group.target), disk.clone());
@@ -83,6 +95,7 @@ impl Topology {
             }
             config.early_tasks_unknown = early_tasks_unknown;
             config.window = 1 << rng.within(0..7);
+            number(&mut config, &mut numbers);
             Target::new(config)
         };
         self.groups.iter().map(target).collect()

@@ -8,6 +8,8 @@ use bytes::{Bytes, BytesMut};
 use iscsi_testkit::target::ConnId;
 use tokio::time::Instant;
 
+use crate::busy::Unread;
+use crate::clock;
 use crate::rng::Rng;
 
 /// How a link carries bytes.
@@ -55,7 +57,7 @@ struct Flight {
 
 impl Direction {
     pub(crate) fn send(&mut self, bytes: Bytes, shape: &Shape, rng: &mut Rng) {
-        let now = Instant::now();
+        let now = clock::now();
         let nanos = (bytes.len() as u64).saturating_mul(1_000_000_000) / shape.rate;
         let leaves = self.free_at.map_or(now, |free| free.max(now)) + Duration::from_nanos(nanos);
         self.free_at = Some(leaves);
@@ -118,8 +120,9 @@ impl Direction {
         if self.has_ended && self.flying.is_empty() { self.stalled_until } else { None }
     }
 
-    pub(crate) const fn room(&self, shape: &Shape) -> usize {
-        shape.buffer.saturating_sub(self.bytes)
+    /// Whether nothing is on its way, and nothing holds up what comes.
+    pub(crate) fn is_quiet(&self, now: Instant) -> bool {
+        self.flying.is_empty() && self.stalled_until.is_none_or(|until| until <= now)
     }
 }
 
@@ -133,12 +136,16 @@ pub(crate) struct Wire {
     pub(crate) connection: ConnId,
     pub(crate) to_target: Direction,
     pub(crate) to_initiator: Direction,
+    /// What has come to the target's host, and the target has not read yet.
+    pub(crate) unread: Unread,
     /// What the initiator has not read yet.
     pub(crate) inbox: BytesMut,
     /// So many bytes of it are told of (`SO_RCVLOWAT`).
     pub(crate) low_water: usize,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
+    /// The target has answered something.
+    pub(crate) has_answered: bool,
     /// The initiator is told that the connection was reset.
     pub(crate) is_reset: bool,
     /// The initiator is told that the target has closed it.
@@ -157,15 +164,35 @@ impl Wire {
             connection,
             to_target: Direction::default(),
             to_initiator: Direction::default(),
+            unread: Unread::default(),
             inbox: BytesMut::new(),
             low_water: 1,
             reader: None,
             writer: None,
+            has_answered: false,
             is_reset: false,
             is_at_end: false,
             is_abortive: false,
             is_closed: false,
         }
+    }
+
+    /// The bytes that the initiator may send now: its host and that of the target keep so many between them.
+    pub(crate) const fn room(&self, shape: &Shape) -> usize {
+        shape.buffer.saturating_sub(self.to_target.bytes).saturating_sub(self.unread.len())
+    }
+
+    /// Whether the initiator's host knows by now that the other one has all that was sent.
+    pub(crate) fn is_all_acknowledged(&self, now: Instant, shape: &Shape) -> bool {
+        let is_back = |came: Instant| came + shape.latency <= now;
+        self.to_target.flying.is_empty()
+            && self.to_initiator.stalled_until.is_none_or(|until| until <= now)
+            && self.unread.last_came().is_none_or(is_back)
+    }
+
+    /// Whether all has been read that ever will be.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.to_target.is_over(now) && self.unread.is_empty()
     }
 
     pub(crate) fn is_readable(&self) -> bool {

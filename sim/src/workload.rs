@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, TaskFunction};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::oracle::{GRAIN, Moment};
 use crate::rng::Rng;
@@ -22,6 +22,8 @@ pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
     /// Which opened disk it is.
     pub(crate) opened: usize,
+    /// How many portals it has to go to.
+    pub(crate) portals: usize,
     /// The number of the next handle that a worker makes.
     pub(crate) handles: Arc<AtomicU32>,
     /// Where writes are allowed, grains: whole blocks.
@@ -119,6 +121,9 @@ impl Worker {
         if self.work.is_strict {
             world.accuse(format!("nothing is wrong, but a request failed: {error}"));
         }
+        if let Some(why) = world.forbids(error, self.work.portals).filter(|_| !self.work.outlasts) {
+            world.accuse(why);
+        }
         if !self.may_have_ended(&world, error) {
             world.accuse(format!("a disk that was not closed has ended: {error}"));
         }
@@ -210,11 +215,15 @@ impl Worker {
         };
         let offset = (grains.start * GRAIN) as u64;
         let request = disk.read_at(offset, grains.len() * GRAIN);
+        let asked = Instant::now();
         let data = match self.patiently(request).await? {
             Ok(data) => data,
             Err(error) => return Some(Err(error)),
         };
         let mut world = self.work.shared.lock();
+        if let Some(why) = world.forbids_wait(asked.elapsed(), self.work.portals) {
+            world.accuse(why);
+        }
         self.note(&mut world.trace, "has read", &grains);
         if let Err(why) = self.check(&mut world, begun, grains.start, &data) {
             world.accuse(format!("handle {} has read: {why}", self.handle));
@@ -381,5 +390,6 @@ fn is_another_unit(error: &Error) -> bool {
 /// The pause before the last try to open a lost session anew, which may be left out.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a flush may take where nothing is wrong any more.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400);
+/// How long a flush may take where nothing is wrong any more: one that another initiator's reset has ended without a status is
+/// given up after its time limit of 600 s, and then comes the patience with what has become of the session.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400 + 600);

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::target::Target;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::busy::{Silence, SlowStore};
+use crate::clock;
 use crate::counts::Counts;
 use crate::losses::{AtOpening, Losses};
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
-use crate::pending::Pending;
 use crate::rng::Rng;
 use crate::settings::Class;
 use crate::trace::Trace;
@@ -63,8 +63,18 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     /// When things have begun to go wrong last.
     pub(crate) wrong_since: Option<Instant>,
+    /// What alone goes wrong in this episode, if it is one thing.
+    pub(crate) alone: Option<Class>,
+    /// The targets that answer nothing now.
+    pub(crate) silences: BTreeMap<usize, Silence>,
+    /// What flushes wait for.
+    pub(crate) slow_store: Option<SlowStore>,
+    /// Whether there is a trouble now.
+    pub(crate) has_trouble: bool,
+    /// The portal that is cut off.
+    pub(crate) cut_off: Option<usize>,
     /// The processes whose flush has failed in this turn, and emptied the cache.
-    losing: BTreeSet<u64>,
+    pub(crate) losing: BTreeSet<u64>,
     /// How often the unit has lost something in its cache, as far as the oracle knows.
     cache_losses: u64,
     accepted: u64,
@@ -72,7 +82,7 @@ pub(crate) struct World {
     started: u64,
     opened: usize,
     /// The disks that are open, and of which process each is.
-    open: BTreeMap<usize, u64>,
+    pub(crate) open: BTreeMap<usize, u64>,
     /// The processes that have ended.
     ended: BTreeSet<u64>,
     /// Something of one that has died may be on its way.
@@ -142,6 +152,11 @@ impl World {
             losses: Losses::default(),
             counts: Counts::default(),
             wrong_since: None,
+            alone: None,
+            silences: BTreeMap::new(),
+            slow_store: None,
+            has_trouble: false,
+            cut_off: None,
             losing: BTreeSet::new(),
             cache_losses: 0,
             accepted: 0,
@@ -193,7 +208,7 @@ impl World {
             if let Some(wire) = self.wires.get_mut(&number) {
                 // What nobody has read makes the system reset the connection.
                 wire.is_abortive |= !wire.inbox.is_empty();
-                wire.to_target.stall_at_least(Instant::now() + late);
+                wire.to_target.stall_at_least(clock::now() + late);
             }
             self.close(number);
         }
@@ -205,7 +220,7 @@ impl World {
     }
 
     /// Lets the oracle know when nothing is left of what processes have left.
-    fn observe_orphans(&mut self) {
+    pub(crate) fn observe_orphans(&mut self) {
         let is_orphan = |wire: &Wire| self.ended.contains(&wire.process);
         if self.has_orphans
             && !self.wires.values().any(is_orphan)
@@ -254,14 +269,21 @@ impl World {
     /// The initiator closes its end. What it has sent arrives before that, unless it is lost.
     pub(crate) fn close(&mut self, number: u64) {
         let max_late = self.max_late;
-        let Some(wire) = self.wires.get_mut(&number) else { return };
-        if std::mem::replace(&mut wire.is_closed, true) {
+        let Some(wire) = self.wires.get(&number) else { return };
+        let has_ended = self.ended.contains(&wire.process);
+        if wire.is_closed {
             return;
         }
+        let is_lost = wire.is_abortive && !has_ended;
+        if let Some(why) = is_lost.then(|| self.lost_for_silence(number)).flatten() {
+            self.accuse(why);
+        }
+        let Some(wire) = self.wires.get_mut(&number) else { return };
+        wire.is_closed = true;
         self.losses.reason();
         wire.to_target.end();
         if wire.is_abortive {
-            wire.to_target.drop_unsent(Instant::now());
+            wire.to_target.drop_unsent(clock::now());
             if max_late == 0 || self.chance.percent(50) {
                 wire.to_target.drop_all();
             }
@@ -281,7 +303,7 @@ impl World {
         if self.max_late == 0 || self.chance.percent(50) {
             wire.to_target.drop_all();
         }
-        wire.to_target.stall(Instant::now() + late);
+        wire.to_target.stall(clock::now() + late);
         wire.wake();
         self.trace.note("cut", &[number]);
     }
@@ -290,116 +312,5 @@ impl World {
     pub(crate) fn knows_cache_losses(&mut self) -> bool {
         let now = self.lun.disk().cache_losses();
         std::mem::replace(&mut self.cache_losses, now) != now
-    }
-
-    /// Moves what is due, as far as it goes now; when there is more.
-    fn turn(&mut self) -> Option<Instant> {
-        let now = Instant::now();
-        self.arrive_at_targets(now);
-        for target in &mut self.targets {
-            target.advance(now.into_std());
-        }
-        if self.lun.was_exchanged() && self.targets.iter().any(Target::withholds_attention) {
-            self.lun.withheld(self.oracle.now());
-        }
-        if self.knows_cache_losses() {
-            self.trace.note("the cache is lost", &[]);
-            // A flush that fails on the medium tells the process that has flushed, and no other. Of a reset all are told.
-            if let Some(process) = self.losing.first() {
-                let open = &self.open;
-                self.oracle.nobody_is_told(|disk| open.get(&disk) != Some(process));
-            }
-            self.oracle.crashed();
-            self.losses.reason();
-        }
-        self.losing.clear();
-        let managed = |target: &Target| target.sent(Opcode::TaskManagementResponse);
-        self.losses.managed(self.targets.iter().map(managed).sum());
-        self.arrive_at_initiator(now);
-        if self.losses.is_any_false(now) {
-            self.accuse("a flush tells of lost writes, but nothing has happened".to_owned());
-        }
-        let is_over = |wire: &Wire| wire.is_closed && wire.to_target.is_over(Instant::now());
-        self.wires.retain(|_, wire| !is_over(wire));
-        self.observe_orphans();
-        let arrivals = self.wires.values().flat_map(|wire| {
-            let target = &self.targets[self.portals[wire.portal].target];
-            let deadline = target.deadline(wire.connection).map(Instant::from_std);
-            let ends = [&wire.to_target, &wire.to_initiator];
-            let arrivals = ends.map(|way| way.next_arrival().or_else(|| way.end_arrives()));
-            arrivals.into_iter().flatten().chain(deadline)
-        });
-        let executions = self.targets.iter().filter_map(Target::next_execution);
-        let executions = executions.map(Instant::from_std);
-        let suspected = self.losses.next();
-        arrivals.chain(executions).chain(suspected).filter(|next| *next > now).min()
-    }
-
-    fn arrive_at_targets(&mut self, now: Instant) {
-        for (number, wire) in &mut self.wires {
-            let target = &mut self.targets[self.portals[wire.portal].target];
-            while let Some(bytes) = wire.to_target.receive(now) {
-                self.trace.arrived("to target", *number, &bytes);
-                if wire.is_closed || wire.is_reset {
-                    self.counts.fault(Class::Late);
-                }
-                let before = Pending::of(target);
-                target.receive(wire.connection, &bytes);
-                let after = Pending::of(target);
-                for (class, made) in before.made(after) {
-                    self.counts.faults(class, made);
-                    if matches!(class, Class::Hole | Class::Slow | Class::Zombie) {
-                        self.losses.kept_back();
-                    }
-                }
-                if after.flushes < before.flushes {
-                    self.losses.reason();
-                }
-                if after.losing < before.losing {
-                    self.losing.insert(wire.process);
-                }
-                if let Some(writer) = wire.writer.take() {
-                    writer.wake();
-                }
-            }
-            if wire.to_target.is_over(now) {
-                target.disconnected(wire.connection);
-            }
-        }
-    }
-
-    fn arrive_at_initiator(&mut self, now: Instant) {
-        for (number, wire) in &mut self.wires {
-            let target = &mut self.targets[self.portals[wire.portal].target];
-            let before = Pending::of(target);
-            loop {
-                let bytes = target.transmit(wire.connection);
-                if bytes.is_empty() {
-                    break;
-                }
-                wire.to_initiator.send(bytes, &self.shape, &mut self.chance);
-            }
-            for (class, made) in before.made(Pending::of(target)) {
-                self.counts.faults(class, made);
-                self.losses.kept_back();
-            }
-            if target.is_closed(wire.connection) {
-                wire.to_initiator.end();
-            }
-            if wire.is_closed || wire.is_reset {
-                wire.to_initiator.drop_all();
-                continue;
-            }
-            while let Some(bytes) = wire.to_initiator.receive(now) {
-                self.trace.arrived("to initiator", *number, &bytes);
-                wire.inbox.extend_from_slice(&bytes);
-            }
-            wire.is_at_end |= wire.to_initiator.is_over(now);
-            if wire.is_readable()
-                && let Some(reader) = wire.reader.take()
-            {
-                reader.wake();
-            }
-        }
     }
 }

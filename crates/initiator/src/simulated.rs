@@ -13,6 +13,7 @@ mod path_mtu;
 mod session_count;
 mod settlement;
 mod shaping;
+mod slow_flush;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::scsi::{AccessState, LunForm, TargetPort, Unit};
 
 pub use behavior::{
-    DataInBehavior, Discovery, LoginBehavior, Portal, R2tBehavior, R2tOrder, Redirect,
+    DataInBehavior, Discovery, LoginBehavior, Portal, Presence, R2tBehavior, R2tOrder, Redirect,
 };
 pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
@@ -36,6 +36,8 @@ pub struct TargetConfig {
     pub port: Option<TargetPort>,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
+    /// Whether they are there.
+    pub presence: Presence,
     /// How the numbers of units are spelled.
     pub lun_form: LunForm,
     /// Operational keys.
@@ -89,6 +91,7 @@ impl TargetConfig {
             access: AccessState::default(),
             port: None,
             units: BTreeMap::from([(0, Unit::new(disk))]),
+            presence: Presence::default(),
             lun_form: LunForm::default(),
             keys: Keys::default(),
             chap: None,

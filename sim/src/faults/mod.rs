@@ -3,16 +3,31 @@
 mod exchange;
 mod link;
 mod medium;
+mod stop;
 mod topology;
+mod trouble;
 mod unit;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::world::{MAX_LATE, Reachability, Shared, World};
+
+/// What decides over troubles: of what else goes wrong none depends on them.
+const TROUBLES: u64 = 0x7472_6f75_626c_6573;
+/// Episodes of a hundred with troubles, and how many of a hundred of these have one alone.
+const SHARE: u64 = 25;
+const ALONE: u64 = 60;
+/// Between two troubles, where one alone goes wrong, at least: the last pause of a disk before it tries again what it
+/// has lost, and the time that a try takes. A target that refuses credentials is left alone as long again as it has done so.
+const CALM: Duration = Duration::from_secs(60);
+
+/// So long as what alone goes wrong may take to show.
+const LONG_PHASE: Duration = Duration::from_secs(500);
 
 /// The faults of one episode.
 pub(crate) struct Faults {
@@ -22,25 +37,42 @@ pub(crate) struct Faults {
     classes: Vec<Class>,
     /// Between two of them, milliseconds at most.
     max_pause: u64,
+    /// What troubles are drawn from.
+    beside: Rng,
+    /// What alone goes wrong.
+    alone: Option<Class>,
 }
 
 impl Faults {
     /// Draws which classes an episode has, and how often they come. In some only links fail: what follows
     /// from that drowns in all the rest.
     pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
+        let mut beside = rng.beside(TROUBLES);
         let is_about_links = rng.percent(30);
         let mut has = |class: &Class| {
             (!is_about_links || class.is_about_links()) && rng.percent(class.chance())
         };
-        let classes = settings.classes.iter().copied().filter(|class| has(class)).collect();
+        let known = settings.classes.iter().copied();
+        let (troubles, others): (Vec<_>, Vec<_>) = known.partition(|class| class.is_trouble());
+        let mut classes: Vec<_> = others.into_iter().filter(|class| has(class)).collect();
         let max_pause = 1 << rng.within(9..16);
-        Self { shared, rng, classes, max_pause }
+        let mut alone = None;
+        if beside.percent(SHARE) {
+            if beside.percent(ALONE) {
+                alone = beside.pick(&troubles).copied();
+                classes = alone.into_iter().collect();
+            } else {
+                classes.extend(troubles.into_iter().filter(|_| beside.percent(50)));
+            }
+        }
+        Self { shared, rng, classes, max_pause, beside, alone }
     }
 
     /// Faults of the same kind, for another phase.
     pub(crate) fn again(&mut self) -> Self {
         let (shared, classes) = (Arc::clone(&self.shared), self.classes.clone());
-        Self { shared, rng: self.rng.fork(), classes, max_pause: self.max_pause }
+        let (rng, beside) = (self.rng.fork(), self.beside.fork());
+        Self { shared, rng, beside, classes, ..*self }
     }
 
     /// Those that this episode has.
@@ -52,13 +84,59 @@ impl Faults {
         self.classes.contains(&class)
     }
 
+    /// The most that users pause between two requests, milliseconds, if they would pause for so long: what alone goes wrong
+    /// is to go wrong while they are there.
+    pub(crate) const fn pause_of_users(&self, milliseconds: u64) -> u64 {
+        if self.alone.is_some() && milliseconds < 1 << 13 { 1 << 13 } else { milliseconds }
+    }
+
+    /// How long a phase may last, if it would be for so long.
+    pub(crate) fn phase(&self, limit: Duration) -> Duration {
+        if self.alone.is_some() { limit.max(LONG_PHASE) } else { limit }
+    }
+
     /// Makes faults until it is dropped.
     pub(crate) async fn run(mut self) {
         {
             let mut world = self.shared.lock();
             world.max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
             world.wrong_since = Some(Instant::now());
+            world.alone = self.alone;
         }
+        let troubles = self.again_beside().troubles();
+        tokio::join!(Box::pin(troubles), Box::pin(self.events()));
+    }
+
+    fn again_beside(&mut self) -> Self {
+        let (shared, classes) = (Arc::clone(&self.shared), self.classes.clone());
+        let (rng, beside) = (self.rng.clone(), self.beside.fork());
+        Self { shared, rng, beside, classes, ..*self }
+    }
+
+    /// Has one trouble begin and end after the other.
+    async fn troubles(mut self) {
+        self.classes.retain(|class| class.is_trouble());
+        let mut calm = Duration::ZERO;
+        loop {
+            sleep(calm + self.beside.any_scale(self.max_pause)).await;
+            let Some(class) = self.beside.pick(&self.classes).copied() else { return };
+            let lasts = trouble::begin(&mut self.shared.lock(), class, &mut self.beside);
+            self.shared.moved.notify_one();
+            if class == Class::Stop {
+                stop::stop(&self.shared, lasts).await;
+            } else {
+                sleep(lasts).await;
+            }
+            trouble::end(&mut self.shared.lock());
+            self.shared.moved.notify_one();
+            if self.alone.is_some() {
+                calm = CALM + lasts;
+            }
+        }
+    }
+
+    /// Makes what happens at once.
+    async fn events(mut self) {
         let mut events = self.classes.clone();
         events.retain(|class| class.is_event());
         loop {
@@ -93,6 +171,7 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
         Class::Medium => medium::fail(world, &mut rng),
         Class::Standby => topology::standby(world, &mut rng),
         Class::Death | Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}
+        Class::Startup | Class::BusyTarget | Class::SlowStore | Class::Partition | Class::Stop => {}
     }
     rng
 }
@@ -101,6 +180,7 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
 pub(crate) fn heal(world: &mut World) {
     world.trace.note("heal", &[]);
     topology::heal(world);
+    trouble::end(world);
     world.portals.iter_mut().for_each(|portal| portal.reachability = Reachability::Open);
     let now = Instant::now();
     for wire in world.wires.values_mut() {

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::rng::mix;
 
 /// The events of an episode, each with its virtual time.
@@ -25,12 +26,12 @@ impl Trace {
     /// Begins now, by the runtime's clock.
     pub(crate) fn new(keep_lines: bool) -> Self {
         let lines = keep_lines.then(Vec::new);
-        Self { start: Instant::now(), hash: 0, lines, streams: BTreeMap::new() }
+        Self { start: clock::now(), hash: 0, lines, streams: BTreeMap::new() }
     }
 
     /// An event, with the numbers that belong to it.
     pub(crate) fn note(&mut self, what: &str, numbers: &[u64]) {
-        let elapsed = self.start.elapsed();
+        let elapsed = clock::now().duration_since(self.start);
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.add(micros);
         what.bytes().for_each(|byte| self.add(byte.into()));

@@ -1,12 +1,13 @@
 //! A flush over several sessions.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::multipath::access::Access;
 use crate::multipath::attempts::Attempts;
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::PathId;
 use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
@@ -48,17 +49,12 @@ impl Paths<Path> {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub(crate) async fn flush(&self) -> Result<(), Error> {
+        // As for any request, memory comes first and then a path.
+        let permit = Arc::new(self.reserve(0).await?);
         let mut attempts = Attempts::new(self);
         loop {
             let requirements = attempts.requirements();
-            let may_be_long = self.prepare_flush().await;
-            // What may take long, or may itself be what ends sessions, gets one of its own, whichever that is.
-            let mut alone = if requirements.is_alone || may_be_long {
-                let alone = Requirements { is_alone: true, ..requirements };
-                Some(self.grant(0, alone).await.map_err(|end| attempts.end(end))?)
-            } else {
-                None
-            };
+            let mut alone = self.own_path(requirements).await.map_err(|end| attempts.end(end))?;
             // Without a path this waits for the next, or says why there is none.
             let there = alone
                 .as_ref()
@@ -76,7 +72,8 @@ impl Paths<Path> {
             let covered = self.lock().flushes.covered(written);
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
-            let result = path.unit.flush_with(LogicalUnit::patience_of_a_path, witness).await;
+            let (patience, permit) = (LogicalUnit::patience_of_a_path, Some(Arc::clone(&permit)));
+            let result = path.unit.flush_with(patience, permit, witness).await;
             counting.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
             let Err(error) = result else {
                 let took = now().saturating_duration_since(begun);
@@ -110,12 +107,17 @@ impl Paths<Path> {
         }
     }
 
-    /// Waits for a second session where that is worth it, and says whether a flush that begins now may take long.
-    async fn prepare_flush(&self) -> bool {
+    /// A flush that may take long, or may itself be what ends sessions, gets a path of its own, whichever that is. Where it may end the only
+    /// one, it waits for another first.
+    async fn own_path(&self, requirements: Requirements) -> Result<Option<Grant<Path>>, Error> {
         let written = self.written();
         let covered = self.lock().flushes.covered(written);
         self.await_session_for_flush(covered).await;
-        self.lock().flushes.may_be_long(covered)
+        let may_be_long = self.lock().flushes.may_be_long(covered);
+        if !requirements.is_alone && !may_be_long {
+            return Ok(None);
+        }
+        self.grant(0, Requirements { is_alone: true, ..requirements }).await.map(Some)
     }
 
     /// Whether flushes take long, so that one had better not wait for the writes on its path.

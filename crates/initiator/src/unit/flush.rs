@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::runtime::Task;
-use crate::state::budget::Budget;
+use crate::state::budget::{Budget, Permit};
 use crate::state::outstanding::CommandNumber;
 use crate::state::unit_state::is_write_failure;
 use crate::unit::execute::is_refused;
@@ -41,7 +41,7 @@ impl LogicalUnit {
     fn flush_alone(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let seen = self.losses.begin();
-            self.flush_with(Self::patience, || None).await?;
+            self.flush_with(Self::patience, None, || None).await?;
             self.losses.end(seen)
         })
     }
@@ -51,15 +51,20 @@ impl LogicalUnit {
     ///
     /// Once it has its turn it runs to its end, whoever waits for it, and the next one waits until then: one that
     /// is given up might have failed on the medium without a word.
+    ///
+    /// Its share of the budget is that permit, if it has one: one that keeps a path to itself has it before, since
+    /// requests that have theirs may wait for the path.
     pub(crate) async fn flush_with(
         &self,
         patience: fn(&Self) -> Patience<'_>,
+        permit: Option<Arc<Permit>>,
         witness: impl FnOnce() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
         let unit = self.clone();
         let caller = Arc::new(());
         let wanted = Arc::downgrade(&caller);
-        let flush = async move { unit.synchronize(patience(&unit), witness, &wanted).await };
+        let flush =
+            async move { unit.synchronize(patience(&unit), permit, witness, &wanted).await };
         let result = Task::detached(flush.in_current_span()).await;
         drop(caller);
         result
@@ -68,6 +73,7 @@ impl LogicalUnit {
     async fn synchronize(
         &self,
         patience: Patience<'_>,
+        permit: Option<Arc<Permit>>,
         witness: impl FnOnce() -> Option<Self>,
         wanted: &Weak<()>,
     ) -> Result<(), Error> {
@@ -78,6 +84,7 @@ impl LogicalUnit {
         }
         let cdb = profile.capacity.flush_command();
         let mut transfer = Transfer::query(cdb, 0).with_proof();
+        permit.iter().for_each(|permit| transfer.set_permit(Arc::clone(permit)));
         let mut flush = unflushed.begin_flush().await;
         if wanted.strong_count() == 0 {
             return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
@@ -102,7 +109,7 @@ impl LogicalUnit {
         }
         let mut witness = if flush.needs_witness() { witness() } else { None };
         if let Some(other) = &witness
-            && !(flush.is_known_to(&other.state.unflushed) && other.is_told_of_resets().await)
+            && !(flush.is_known_to(&other.state.unflushed) && other.is_told_of_resets(permit).await)
         {
             witness = None;
         }
@@ -125,9 +132,10 @@ impl LogicalUnit {
     /// Lets the unit tell this session of every reset until now. A port that does not serve the unit does
     /// that as well: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14), so NOT READY says
     /// that none is left. Says whether it is certain that all was told.
-    async fn is_told_of_resets(&self) -> bool {
+    async fn is_told_of_resets(&self, permit: Option<Arc<Permit>>) -> bool {
         let patience = self.patience_of_a_path();
         let mut asked = Transfer::query(Cdb::test_unit_ready(), 0);
+        permit.into_iter().for_each(|permit| asked.set_permit(permit));
         let answer = Box::pin(self.execute_in_order(&mut asked, patience)).await;
         let is_answer = match answer {
             Ok(_) => true,

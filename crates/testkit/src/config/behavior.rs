@@ -96,6 +96,19 @@ pub struct LoginBehavior {
     pub silent: bool,
 }
 
+/// What a target says of all its units. One that starts may let initiators in before these are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Presence {
+    /// They are served.
+    #[default]
+    Served,
+    /// They are not ready: every command but those that a unit answers in any state ends with NOT READY, 04h/01h.
+    BecomingReady,
+    /// There are none.
+    Missing,
+}
+
 /// A redirection (RFC 7143 §11.13.5, Status-Class 1).
 #[derive(Clone, Debug)]
 pub struct Redirect {

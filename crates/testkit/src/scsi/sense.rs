@@ -28,6 +28,8 @@ pub struct Sense {
 impl Sense {
     /// Nothing to report.
     pub const NONE: Self = Self::new(0, 0, 0);
+    /// LOGICAL UNIT IS IN PROCESS OF BECOMING READY.
+    pub const BECOMING_READY: Self = Self::new(2, 0x04, 0x01);
     /// UNRECOVERED READ ERROR.
     pub const READ_ERROR: Self = Self::new(3, 0x11, 0);
     /// WRITE ERROR.

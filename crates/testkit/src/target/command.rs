@@ -10,6 +10,7 @@ use super::read::ReadTransfer;
 use super::session::LateWork;
 use super::task::{Outcome, Task};
 use super::write::WriteTransfer;
+use crate::config::Presence;
 use crate::conn_id::ConnId;
 use crate::convert::clamp32;
 use crate::opcode::Opcode;
@@ -88,14 +89,19 @@ impl Target {
             return Err(outcome);
         }
         let (id, lun, cdb) = (task.connection, task.lun, task.cdb);
-        let number = self.config.lun_form.decode(lun);
+        let is_missing = self.config.presence == Presence::Missing;
+        let number = self.config.lun_form.decode(lun).filter(|_| !is_missing);
         self.meet_attention(id, number, cdb[0]).map_err(Outcome::check)?;
+        if self.config.presence == Presence::BecomingReady && !scsi::ignores_unit_attention(cdb[0])
+        {
+            return Err(Outcome::check(Sense::BECOMING_READY));
+        }
         self.access().check(cdb).map_err(Outcome::check)?;
         self.meet_reservation(id, number, cdb)?;
         let inverted = self.meet_faults(task)?;
         if cdb[0] == operation::REPORT_LUNS {
             return Ok(scsi::report_luns(
-                self.config.units.keys().copied(),
+                self.config.units.keys().copied().filter(|_| !is_missing),
                 self.config.lun_form,
                 cdb,
             ));

@@ -206,6 +206,13 @@ impl Target {
         self.sessions.values().map(|session| session.tasks.len()).sum()
     }
 
+    /// Whether a SCSI command is under way that has come over this connection.
+    #[must_use]
+    pub fn has_task_on(&self, id: ConnId) -> bool {
+        let mut tasks = self.sessions.values().flat_map(|session| session.tasks.values());
+        tasks.any(|task| task.connection == id)
+    }
+
     /// Ends the next SCSI command with this outcome instead of serving it; several calls queue up.
     pub fn end_next_with(&mut self, outcome: Outcome) {
         self.outcomes.push_back(outcome);

@@ -1,6 +1,7 @@
 //! What a loss of power leaves, and how initiators are told of it and of other changes.
 
 use crate::rig::{NAMES, Rig, config, pattern};
+use iscsi_testkit::config::Presence;
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::frame::Framing;
@@ -283,6 +284,26 @@ fn ports_serve_what_their_access_state_allows() {
         assert_eq!(&page[4..], b"0001", "{state:?}");
         rig.target.set_access(state);
         assert_eq!(attention(&mut rig), sense, "nothing has changed");
+    }
+}
+
+/// SPC-4 §6.4.2, SBC-3 §4.8: a target that starts lets initiators in before its units are there, or ready.
+#[test]
+fn units_may_come_later_than_their_target() {
+    let mut rig = Rig::login(config(), &[]);
+    let becoming = Some(Sense::new(2, 0x04, 0x01));
+    for (presence, sense, qualifier) in [
+        (Presence::Missing, Some(Sense::INVALID_LUN), 0x7f),
+        (Presence::BecomingReady, becoming, 0),
+        (Presence::Served, None, 0),
+    ] {
+        rig.target.config_mut().presence = presence;
+        assert_eq!(attention(&mut rig), sense, "{presence:?}");
+        let inquiry = run(&mut rig, 0xc0, &[0x12, 0, 0, 0, 36], 36, &[]).data;
+        assert_eq!(inquiry[0], qualifier, "{presence:?}");
+        let list = run(&mut rig, 0xc0, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16], 16, &[]).data;
+        let is_listed = presence != Presence::Missing;
+        assert_eq!(list[3], 8 * u8::from(is_listed), "{presence:?}");
     }
 }
 

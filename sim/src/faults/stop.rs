@@ -1,0 +1,29 @@
+//! Processes that stop while the world goes on.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+
+use crate::clock;
+use crate::world::Shared;
+
+/// All processes stop for so long, as by SIGSTOP: what the targets send comes to their sockets, and when they go on, all
+/// that was to happen meanwhile is due at once.
+pub(super) async fn stop(shared: &Shared, lasts: Duration) {
+    go_on_alone(shared, lasts);
+    advance(lasts).await;
+}
+
+fn go_on_alone(shared: &Shared, lasts: Duration) {
+    let mut world = shared.lock();
+    let begun = Instant::now();
+    loop {
+        let next = world.turn().unwrap_or(begun + lasts);
+        let elapsed = next.duration_since(begun);
+        if elapsed >= lasts {
+            break;
+        }
+        clock::set_ahead(elapsed);
+    }
+    clock::set_ahead(Duration::ZERO);
+}
