@@ -4,6 +4,7 @@
 //! when it is let go, as what waits in buffers and networks does.
 
 mod callers;
+mod flushes;
 mod long_reads;
 mod long_writes;
 mod looks;

@@ -1,15 +1,17 @@
 //! A flush over several sessions.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::multipath::access::Access;
 use crate::multipath::attempts::Attempts;
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::PathId;
 use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
+use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 
@@ -51,15 +53,9 @@ impl Paths<Path> {
         let mut attempts = Attempts::new(self);
         loop {
             let requirements = attempts.requirements();
-            let covered = self.covered();
-            let may_be_long = self.lock().flushes.may_be_long(covered);
-            // What may take long, or may itself be what ends sessions, gets one of its own, whichever that is.
-            let mut alone = if requirements.is_alone || may_be_long {
-                let alone = Requirements { is_alone: true, ..requirements };
-                Some(self.grant(0, alone).await.map_err(|end| attempts.end(end))?)
-            } else {
-                None
-            };
+            let granted = self.grant_alone(requirements).await;
+            let granted = granted.map_err(|end| attempts.end(end))?;
+            let (mut alone, place) = granted.unzip();
             // Without a path this waits for the next, or says why there is none.
             let there = alone
                 .as_ref()
@@ -77,7 +73,8 @@ impl Paths<Path> {
             let covered = self.lock().flushes.covered(written);
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
-            let result = path.unit.flush_with(LogicalUnit::patience_of_a_path, witness).await;
+            let result =
+                path.unit.flush_with(LogicalUnit::patience_of_a_path, place, witness).await;
             counting.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
             let Err(error) = result else {
                 let took = now().saturating_duration_since(begun);
@@ -109,6 +106,22 @@ impl Paths<Path> {
                 return Err(error);
             }
         }
+    }
+
+    /// A path for a flush alone, if it may take long, or may itself be what ends sessions, whichever that is; with its share
+    /// of the budget. That comes first: the flush would wait for it with the path, for which writes wait that have all of it.
+    async fn grant_alone(
+        &self,
+        requirements: Requirements,
+    ) -> Result<Option<(Grant<Path>, Arc<Permit>)>, Error> {
+        let covered = self.covered();
+        let may_be_long = self.lock().flushes.may_be_long(covered);
+        if !requirements.is_alone && !may_be_long {
+            return Ok(None);
+        }
+        let place = Arc::new(self.reserve(0).await?);
+        let requirements = Requirements { is_alone: true, ..requirements };
+        Ok(Some((self.grant(0, requirements).await?, place)))
     }
 
     /// Whether flushes take long, so that one had better not wait for the writes on its path.

@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::runtime::Task;
-use crate::state::budget::Budget;
+use crate::state::budget::{Budget, Permit};
 use crate::state::outstanding::CommandNumber;
 use crate::state::unit_state::is_write_failure;
 use crate::unit::execute::is_refused;
@@ -41,25 +41,26 @@ impl LogicalUnit {
     fn flush_alone(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let seen = self.losses.begin();
-            self.flush_with(Self::patience, || None).await?;
+            self.flush_with(Self::patience, None, || None).await?;
             self.losses.end(seen)
         })
     }
 
     /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session
-    /// cannot know, the unit is asked over that of a witness.
+    /// cannot know, the unit is asked over that of a witness. The flush may have its share of the budget already.
     ///
     /// Once it has its turn it runs to its end, whoever waits for it, and the next one waits until then: one that
     /// is given up might have failed on the medium without a word.
     pub(crate) async fn flush_with(
         &self,
         patience: fn(&Self) -> Patience<'_>,
+        place: Option<Arc<Permit>>,
         witness: impl FnOnce() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
         let unit = self.clone();
         let caller = Arc::new(());
         let wanted = Arc::downgrade(&caller);
-        let flush = async move { unit.synchronize(patience(&unit), witness, &wanted).await };
+        let flush = async move { unit.synchronize(patience(&unit), place, witness, &wanted).await };
         let result = Task::detached(flush.in_current_span()).await;
         drop(caller);
         result
@@ -68,6 +69,7 @@ impl LogicalUnit {
     async fn synchronize(
         &self,
         patience: Patience<'_>,
+        place: Option<Arc<Permit>>,
         witness: impl FnOnce() -> Option<Self>,
         wanted: &Weak<()>,
     ) -> Result<(), Error> {
@@ -78,6 +80,12 @@ impl LogicalUnit {
         }
         let cdb = profile.capacity.flush_command();
         let mut transfer = Transfer::query(cdb, 0).with_proof();
+        // Before its turn: a flush that waits for the same turn may have the only path to itself, and those that have the
+        // budget wait for that path.
+        transfer.set_permit(match place {
+            Some(place) => place,
+            None => Arc::new(self.reserve(0).await?),
+        });
         let mut flush = unflushed.begin_flush().await;
         if wanted.strong_count() == 0 {
             return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
@@ -100,6 +108,8 @@ impl LogicalUnit {
                 return Err(error);
             }
         }
+        // Where there is one place only, the question to the witness takes that.
+        drop(transfer);
         let mut witness = if flush.needs_witness() { witness() } else { None };
         if let Some(other) = &witness
             && !(flush.is_known_to(&other.state.unflushed) && other.is_told_of_resets().await)
