@@ -15,6 +15,8 @@ pub struct Counts {
     pub flushes: u64,
     /// Faults that took effect, by their classes.
     pub faults: BTreeMap<Class, u64>,
+    /// What has happened in copies night after night, in words.
+    pub nights: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -25,5 +27,21 @@ impl Counts {
 
     pub(crate) fn faults(&mut self, class: Class, count: u64) {
         *self.faults.entry(class).or_default() += count;
+    }
+
+    /// Something has happened in copies night after night.
+    pub(crate) fn night(&mut self, what: &'static str) {
+        *self.nights.entry(what).or_default() += 1;
+    }
+
+    /// These, and those of another part of the episode.
+    pub fn add(&mut self, other: &Self) {
+        self.writes += other.writes;
+        self.reads += other.reads;
+        self.flushes += other.flushes;
+        other.faults.iter().for_each(|(class, count)| self.faults(*class, *count));
+        for (what, count) in &other.nights {
+            *self.nights.entry(what).or_default() += count;
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::losses::GRACE;
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
 use crate::trace::Trace;
@@ -58,6 +58,17 @@ impl Report {
         let elapsed = Duration::ZERO;
         let (counts, trace) = (Counts::default(), Vec::new());
         Self { seed, violation: None, hash: 0, requests: 0, counts, elapsed, trace }
+    }
+
+    /// The same with what came of a second part.
+    pub(crate) fn and(mut self, second: Self) -> Self {
+        self.violation = self.violation.or(second.violation);
+        self.hash = mix(self.hash ^ second.hash.rotate_left(1));
+        self.requests += second.requests;
+        self.counts.add(&second.counts);
+        self.elapsed += second.elapsed;
+        self.trace.extend(second.trace);
+        self
     }
 }
 

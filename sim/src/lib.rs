@@ -10,7 +10,9 @@
 //!     └──► oracle: what may a read return?              faults ────────┘
 //! ```
 //! A tenth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
-//! the workload, and what a loss of power would leave is compared with what it says.
+//! the workload, and what a loss of power would leave is compared with what it says. An eighth of the seeds go on with a second
+//! world, of copies night after night: the same command line over a source that changes, with processes that are killed, and
+//! files of a host that crashes.
 //!
 //! A quarter of all episodes have troubles: what goes wrong from a begin to an end. In most of these one trouble alone goes
 //! wrong, and passes in time, so that no request may fail for it.

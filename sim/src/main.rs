@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use iscsi_sim::{Class, Report, Settings, run};
+use iscsi_sim::{Class, Counts, Report, Settings, run};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -36,6 +36,9 @@ struct Arguments {
     /// Classes of faults to leave out; "all" leaves out all of them
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
+    /// Print what was done, and how often each thing has gone wrong
+    #[arg(long)]
+    counts: bool,
     /// Go on after an episode that has found something wrong
     #[arg(long)]
     keep_going: bool,
@@ -75,7 +78,7 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
         })
     })?;
-    let Tally { begun: count, wrong, requests, elapsed } =
+    let Tally { begun: count, wrong, requests, elapsed, counts } =
         tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     writeln!(
         io::stdout(),
@@ -83,6 +86,16 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         elapsed.as_secs(),
         begun.elapsed().as_secs_f64()
     )?;
+    if arguments.counts {
+        let Counts { writes, reads, flushes, faults, nights } = counts;
+        writeln!(io::stdout(), "{writes} writes, {reads} reads, {flushes} flushes")?;
+        for (class, count) in faults {
+            writeln!(io::stdout(), "{count:>8} {class}")?;
+        }
+        for (what, count) in nights {
+            writeln!(io::stdout(), "{count:>8} {what}")?;
+        }
+    }
     Ok(wrong == 0)
 }
 
@@ -94,6 +107,7 @@ struct Tally {
     requests: usize,
     /// Virtual time.
     elapsed: Duration,
+    counts: Counts,
 }
 
 /// Runs one episode after the other, of those that nobody has begun, until there are enough.
@@ -121,6 +135,7 @@ fn run_while(
         let mut tally = lock();
         tally.elapsed += report.elapsed;
         tally.requests += report.requests;
+        tally.counts.add(&report.counts);
         tally.wrong += u64::from(report.violation.is_some());
         print(&report, arguments)?;
     }

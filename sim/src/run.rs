@@ -1,7 +1,8 @@
-//! The episode of a seed: requests of many kinds, or copies.
+//! The episode of a seed: requests of many kinds, or copies; and behind some of them, copies night after night.
 
 use tokio::runtime::Builder;
 
+use crate::copy::nights;
 use crate::episode::Report;
 use crate::settings::Settings;
 use crate::{copy, episode, panics};
@@ -11,14 +12,21 @@ use crate::{copy, episode, panics};
 /// # Errors
 /// When the system has no room for a runtime.
 pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
+    let report = if copy::is_copy(seed) {
+        part(seed, Box::pin(copy::episode(seed, settings)))?
+    } else {
+        part(seed, Box::pin(episode::episode(seed, settings)))?
+    };
+    if report.violation.is_some() || !nights::follow(seed) {
+        return Ok(report);
+    }
+    // In a world of its own, so that what comes before is what it always was.
+    Ok(report.and(part(seed, Box::pin(nights::episode(seed, settings)))?))
+}
+
+fn part(seed: u64, episode: impl Future<Output = Report>) -> std::io::Result<Report> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let (report, panicked) = panics::watched(|| {
-        if copy::is_copy(seed) {
-            runtime.block_on(Box::pin(copy::episode(seed, settings)))
-        } else {
-            runtime.block_on(Box::pin(episode::episode(seed, settings)))
-        }
-    });
+    let (report, panicked) = panics::watched(|| runtime.block_on(episode));
     let mut report = report.unwrap_or_else(|| Report::empty(seed));
     report.violation = panicked.or(report.violation);
     Ok(report)

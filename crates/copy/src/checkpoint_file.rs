@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_initiator::device::IoFuture;
 
-use crate::blocking::blocking;
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, TITLE};
+use crate::host_files::{HostFiles, blocking_on};
 use crate::identity::Identity;
 use crate::range_set::RangeSet;
-use crate::replace::{read_replaced, replace};
+use crate::replace::replace;
+use crate::system_files::SystemFiles;
 
 /// The file that the checkpoints of a copy are kept in, one in the place of the other. Whatever happens
 /// while one is written, the file holds it or the one before.
 #[derive(Clone, Debug)]
 pub struct CheckpointFile {
+    files: Arc<dyn HostFiles>,
     path: PathBuf,
     source: Identity,
     destination: Identity,
@@ -34,7 +36,28 @@ struct Known {
 impl CheckpointFile {
     /// A file for a copy between these ends. Nothing is read or written yet.
     pub fn new(path: impl Into<PathBuf>, source: Identity, destination: Identity) -> Self {
-        Self { path: path.into(), source, destination, known: Arc::default() }
+        Self::new_at(Arc::new(SystemFiles), path.into(), source, destination)
+    }
+
+    /// The same on another host.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn new_on(
+        files: Arc<dyn HostFiles>,
+        path: impl Into<PathBuf>,
+        source: Identity,
+        destination: Identity,
+    ) -> Self {
+        Self::new_at(files, path.into(), source, destination)
+    }
+
+    fn new_at(
+        files: Arc<dyn HostFiles>,
+        path: PathBuf,
+        source: Identity,
+        destination: Identity,
+    ) -> Self {
+        Self { files, path, source, destination, known: Arc::default() }
     }
 
     /// Where it is.
@@ -75,12 +98,12 @@ impl CheckpointFile {
     }
 
     fn write(&self, checkpoint: &Checkpoint) -> io::Result<()> {
-        replace(&self.path, checkpoint.to_string().as_bytes()).map(drop)
+        replace(self.files.as_ref(), &self.path, checkpoint.to_string().as_bytes()).map(drop)
     }
 
     /// What is in the file, if it is of this copy.
     fn read(&self) -> io::Result<Option<Checkpoint>> {
-        let Some(text) = read_replaced(&self.path, TITLE)? else { return Ok(None) };
+        let Some(text) = self.files.read(&self.path, TITLE)? else { return Ok(None) };
         // Invalid UTF-8 is not an error of its own: the parser reports the first bad line.
         let checkpoint: Result<Checkpoint, _> = String::from_utf8_lossy(&text).parse();
         let checkpoint = checkpoint.map_err(invalid)?;
@@ -125,12 +148,12 @@ fn invalid(error: CheckpointError) -> io::Error {
 impl CheckpointStore for CheckpointFile {
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()> {
         let file = self.clone();
-        Box::pin(blocking(move || file.store(flushed, unreadable, total)))
+        Box::pin(blocking_on(&self.files, move || file.store(flushed, unreadable, total)))
     }
 
     fn sessions(&self) -> IoFuture<'_, Vec<String>> {
         let file = self.clone();
-        Box::pin(blocking(move || file.sessions_by_now()))
+        Box::pin(blocking_on(&self.files, move || file.sessions_by_now()))
     }
 
     fn begin(&self, sessions: Vec<String>) {
@@ -139,6 +162,6 @@ impl CheckpointStore for CheckpointFile {
 
     fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
         let file = self.clone();
-        Box::pin(blocking(move || file.note_end(sessions)))
+        Box::pin(blocking_on(&self.files, move || file.note_end(sessions)))
     }
 }

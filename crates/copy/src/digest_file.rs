@@ -1,14 +1,15 @@
 //! The file that digests are kept in.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::digests::{self, Digests, Kept};
+use crate::host_files::{HostFiles, KeptFile, blocking_on};
 use crate::identity::Identity;
-use crate::replace::{read, read_replaced, replace};
+use crate::replace::replace;
+use crate::system_files::{SystemFiles, read};
 
 /// The file that the [`Digests`] of a destination are kept in, from copy to copy. A copy adds to it what its flushes
 /// have covered, and takes out of it what it is about to overwrite, before it does: whatever happens,
@@ -17,6 +18,7 @@ use crate::replace::{read, read_replaced, replace};
 /// It knows nothing of what others write to the destination. Clones are the same file.
 #[derive(Clone, Debug)]
 pub struct DigestFile {
+    files: Arc<dyn HostFiles>,
     path: PathBuf,
     known: Digests,
     journal: Arc<Mutex<Journal>>,
@@ -31,7 +33,7 @@ pub struct DigestFile {
 /// The end of the file, where lines are added.
 #[derive(Debug)]
 struct Journal {
-    file: File,
+    file: Box<dyn KeptFile>,
     /// Bytes that are sound.
     len: u64,
     /// Their BLAKE3, but for the last check.
@@ -46,6 +48,21 @@ impl Digests {
     /// [`DigestsError`](crate::DigestsError) if it is damaged, or of another destination.
     pub fn load(path: impl AsRef<Path>, destination: &Identity) -> io::Result<Option<Self>> {
         let Some(text) = read(path.as_ref(), digests::TITLE)? else { return Ok(None) };
+        parse(&text, destination).map(|kept| Some(kept.digests))
+    }
+
+    /// The same on another host.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn load_on(
+        files: &dyn HostFiles,
+        path: impl AsRef<Path>,
+        destination: &Identity,
+    ) -> io::Result<Option<Self>> {
+        let Some(text) = files.read(path.as_ref(), digests::TITLE)? else { return Ok(None) };
         parse(&text, destination).map(|kept| Some(kept.digests))
     }
 }
@@ -73,8 +90,33 @@ impl DigestFile {
         destination: &Identity,
         block_size: u64,
     ) -> io::Result<Self> {
-        let path = path.into();
-        let earlier = read_replaced(&path, digests::TITLE)?;
+        Self::open_at(Arc::new(SystemFiles), path.into(), source, destination, block_size)
+    }
+
+    /// The same on another host.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn open_on(
+        files: Arc<dyn HostFiles>,
+        path: impl Into<PathBuf>,
+        source: &Identity,
+        destination: &Identity,
+        block_size: u64,
+    ) -> io::Result<Self> {
+        Self::open_at(files, path.into(), source, destination, block_size)
+    }
+
+    fn open_at(
+        files: Arc<dyn HostFiles>,
+        path: PathBuf,
+        source: &Identity,
+        destination: &Identity,
+        block_size: u64,
+    ) -> io::Result<Self> {
+        let earlier = files.read(&path, digests::TITLE)?;
         let earlier = earlier.map(|text| parse(&text, destination)).transpose()?;
         let is_untouched = Arc::new(AtomicBool::new(earlier.is_none()));
         let (mut sessions, mut doubt) = (Vec::new(), None);
@@ -103,12 +145,12 @@ impl DigestFile {
         sum.update(text.as_bytes());
         text += &digests::check(&sum);
         // A copy that still runs, or was killed in the middle of a line, adds to a file without a name.
-        let file = replace(&path, text.as_bytes())?;
+        let file = replace(files.as_ref(), &path, text.as_bytes())?;
         let mut journal = Journal { file, len: 0, sum };
         journal.count(&text);
         let (journal, sessions) = (Arc::new(Mutex::new(journal)), Arc::new(Mutex::new(sessions)));
         let destination = destination.clone();
-        Ok(Self { path, known, journal, destination, sessions, is_untouched, doubt })
+        Ok(Self { files, path, known, journal, destination, sessions, is_untouched, doubt })
     }
 
     /// Where it is.
@@ -180,6 +222,15 @@ impl DigestFile {
         self.append(&lines)
     }
 
+    /// Does something with it that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let file = self.clone();
+        blocking_on(&self.files, move || work(&file)).await
+    }
+
     /// Adds lines, durably.
     pub(crate) fn append(&self, lines: &str) -> io::Result<()> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(lines)
@@ -193,9 +244,8 @@ impl Journal {
         let text = format!("{lines}{}", digests::check(&sum));
         // What an attempt that failed has left must not stand between sound lines.
         self.file.set_len(self.len)?;
-        self.file.seek(SeekFrom::Start(self.len))?;
-        self.file.write_all(text.as_bytes())?;
-        self.file.sync_data()?;
+        self.file.write_at(text.as_bytes(), self.len)?;
+        self.file.sync()?;
         self.sum = sum;
         self.count(&text);
         Ok(())

@@ -47,6 +47,7 @@ mod flush_pace;
 mod flushes;
 mod forecast;
 mod holders;
+mod host_files;
 mod identity;
 mod ledger;
 mod memory;
@@ -64,6 +65,7 @@ mod replace;
 mod salvage;
 mod source;
 mod survey;
+mod system_files;
 mod verify;
 mod window;
 mod zeros;
@@ -92,3 +94,11 @@ pub use progress::{Event, Events, Progress};
 pub use range_set::RangeSet;
 pub use source::Source;
 pub use verify::{Difference, Verify, VerifyError};
+
+/// What lets the files that are kept of copies lie on a host of the caller's own, which crashes: see
+/// [`DigestFile::open_on`]. It may change at any time.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::host_files::{HostFiles, KeptFile, NewFile};
+}

@@ -1,88 +1,38 @@
 //! Files that are there as a whole, whatever happens.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use tempfile::Builder;
-
-use crate::file_options::check_folder;
-
-/// How the names of files begin that take the place of others.
-const PREFIX: &str = ".iscsi-copy.";
+use crate::host_files::{HostFiles, KeptFile};
 
 /// Puts a file with this text in the place of the one of that name, durably: whatever happens meanwhile, one of
-/// them is there. Gives it back, open at its end.
-///
-/// It is written under a name that nobody can know before, and that is nobody's file: what somebody has put there, a
-/// file or a link, would be overwritten. It is readable as the one before, or by its user alone. Where the path is a
-/// link, the file behind it is replaced.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
-    let path = resolved(path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or_else(|| Path::new("."));
-    check_folder(&fs::canonicalize(folder)?)?;
-    let opened = File::open(folder)?;
-    let mut new = Builder::new().prefix(PREFIX).tempfile_in(folder)?;
-    if let Ok(before) = fs::symlink_metadata(&path) {
-        new.as_file().set_permissions(Permissions::from_mode(before.mode() & 0o777))?;
-    }
-    new.write_all(text)?;
-    new.as_file().sync_all()?;
-    let file = new.persist(&path).map_err(|error| error.error)?;
-    // The name is durable when its folder is.
-    opened.sync_all()?;
+/// them is there. Gives it back. Where the path is a link, the file behind it is replaced.
+pub(crate) fn replace(
+    files: &dyn HostFiles,
+    path: &Path,
+    text: &[u8],
+) -> io::Result<Box<dyn KeptFile>> {
+    let mut new = files.create(path)?;
+    new.write(text)?;
+    // A name that is durable before the text behind it would lead to nothing after a crash.
+    new.sync()?;
+    let file = new.take_place()?;
+    file.sync_name()?;
     Ok(file)
-}
-
-/// What is in a file that is to be [replaced](replace), if there is one, as [`read`] reads it.
-pub(crate) fn read_replaced(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
-    read(&resolved(path)?, title)
-}
-
-/// What is in a file, if there is one; it may be a pipe. Of one that does not begin with `title`, the beginning: it is
-/// another's, and may be a disk.
-pub(crate) fn read(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = Vec::new();
-    Read::by_ref(&mut file).take(title.len() as u64).read_to_end(&mut text)?;
-    if text == title.as_bytes() {
-        file.read_to_end(&mut text)?;
-    }
-    Ok(Some(text))
-}
-
-/// Where a file is behind a link. What is there and is no regular file is refused: a pipe would be waited for, and a
-/// device would become a file.
-fn resolved(path: &Path) -> io::Result<PathBuf> {
-    let invalid = |why| io::Error::new(ErrorKind::InvalidInput, why);
-    let metadata = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.to_owned()),
-        metadata => metadata?,
-    };
-    if !metadata.is_symlink() {
-        let why = "it is no regular file; name another one";
-        return if metadata.is_file() { Ok(path.to_owned()) } else { Err(invalid(why)) };
-    }
-    match fs::canonicalize(path) {
-        // Who has made the link decides where a file appears.
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(invalid("it is a link that leads nowhere; name the file itself"))
-        }
-        resolved => self::resolved(&resolved?),
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::PathBuf;
 
     use super::*;
+    use crate::system_files::{SystemFiles, read};
+
+    fn replace(path: &Path, text: &[u8]) -> io::Result<Box<dyn KeptFile>> {
+        super::replace(&SystemFiles, path, text)
+    }
 
     fn folder(name: &str) -> PathBuf {
         let folder = format!("iscsi-copy-replace-{name}-{}", std::process::id());
@@ -124,9 +74,9 @@ mod tests {
         symlink(&kept, &link).unwrap();
         replace(&link, b"second").unwrap();
         let is_link = fs::symlink_metadata(&link).unwrap().is_symlink();
-        let second = read_replaced(&link, "sec").unwrap();
+        let second = SystemFiles.read(&link, "sec").unwrap();
         fs::remove_file(&kept).unwrap();
-        let nowhere = [replace(&link, b"third").map(drop), read_replaced(&link, "").map(drop)];
+        let nowhere = [replace(&link, b"third").map(drop), SystemFiles.read(&link, "").map(drop)];
         let device = replace(Path::new("/dev/null"), b"fourth").map(drop);
         let is_made = fs::exists(&kept).unwrap();
         fs::remove_dir_all(&folder).unwrap();

@@ -4,6 +4,7 @@
 //! when it is let go, as what waits in buffers and networks does.
 
 mod callers;
+mod flushes;
 mod long_reads;
 mod long_writes;
 mod looks;
@@ -13,7 +14,6 @@ mod path_mtu;
 mod session_count;
 mod settlement;
 mod shaping;
-mod slow_flush;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -11,6 +11,7 @@ mod content;
 mod in_use;
 mod judge;
 mod kept;
+pub(crate) mod nights;
 mod passes;
 mod run;
 mod source;
@@ -66,28 +67,8 @@ fn is_in_use(seed: u64) -> bool {
 /// An episode of copies, one after the other, until there were enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    let mut rng = Rng::new(mix(seed));
-    let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
-    let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
-    prepare(&shared, &disk, &mut rng);
-    let mover = tokio::spawn(Arc::clone(&shared).run());
-    let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
-    let mut host = Host::new(&shared, &topology, settings, HOST, rng.fork());
-    host.classes = faults.classes().to_vec();
-    let mut copies = Copies {
-        shared,
-        rng,
-        settings,
-        host,
-        faults,
-        going_wrong: None,
-        is_crashing: Arc::default(),
-        is_in_use: is_in_use(seed),
-        unit: None,
-        kept: Kept::default(),
-        images: 0,
-        requests: 0,
-    };
+    let (mut copies, mover) = Copies::drawn(Rng::new(mix(seed)), settings);
+    copies.is_in_use = is_in_use(seed);
     while copies.requests < settings.operations && copies.is_well() {
         match Box::pin(copies.copy()).await {
             Ok(true) => {}
@@ -95,18 +76,8 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
             Err(why) => copies.shared.lock().accuse(why),
         }
     }
-    copies.stop_going_wrong();
     mover.abort();
-    let mut world = copies.shared.lock();
-    Report {
-        seed,
-        violation: world.violation.take(),
-        hash: world.trace.hash(),
-        requests: copies.requests,
-        counts: world.counts.clone(),
-        elapsed: begun.elapsed(),
-        trace: world.trace.take_lines(),
-    }
+    copies.report(seed, begun)
 }
 
 /// What the destination holds at first, and how it makes zeros.
@@ -189,7 +160,48 @@ enum Ended {
     Killed,
 }
 
-impl Copies<'_> {
+impl<'a> Copies<'a> {
+    /// A world for copies, and who moves it on.
+    fn drawn(mut rng: Rng, settings: &'a Settings) -> (Self, JoinHandle<()>) {
+        let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
+        let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
+        prepare(&shared, &disk, &mut rng);
+        let mover = tokio::spawn(Arc::clone(&shared).run());
+        let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
+        let mut host = Host::new(&shared, &topology, settings, HOST, rng.fork());
+        host.classes = faults.classes().to_vec();
+        let copies = Self {
+            shared,
+            rng,
+            settings,
+            host,
+            faults,
+            going_wrong: None,
+            is_crashing: Arc::default(),
+            is_in_use: false,
+            unit: None,
+            kept: Kept::default(),
+            images: 0,
+            requests: 0,
+        };
+        (copies, mover)
+    }
+
+    /// What came of them.
+    fn report(mut self, seed: u64, begun: Instant) -> Report {
+        self.stop_going_wrong();
+        let mut world = self.shared.lock();
+        Report {
+            seed,
+            violation: world.violation.take(),
+            hash: world.trace.hash(),
+            requests: self.requests,
+            counts: world.counts.clone(),
+            elapsed: begun.elapsed(),
+            trace: world.trace.take_lines(),
+        }
+    }
+
     fn is_well(&self) -> bool {
         self.shared.lock().violation.is_none()
     }
@@ -333,7 +345,18 @@ impl Copies<'_> {
     }
 
     fn go_wrong(&mut self) {
-        self.going_wrong = Some(tokio::spawn(self.faults.again().run()));
+        self.go_wrong_after(Duration::ZERO);
+    }
+
+    /// Things go wrong, from some time on.
+    fn go_wrong_after(&mut self, pause: Duration) {
+        let faults = self.faults.again();
+        self.going_wrong = Some(tokio::spawn(async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            faults.run().await;
+        }));
         self.is_crashing.store(self.faults.has(Class::Crash), Ordering::Relaxed);
     }
 

@@ -42,7 +42,7 @@ impl Copies<'_> {
         is_last: bool,
     ) -> Result<Ended, String> {
         let (disk, has_connections) = self.host.disk().ok_or("no disk is open")?;
-        let options = self.options(job, done);
+        let options = self.options(job.is_blank, done);
         let watch = Arc::new(Watch {
             shared: Arc::clone(&self.shared),
             judge: Arc::clone(&job.judge),
@@ -65,6 +65,7 @@ impl Copies<'_> {
             counts: Mutex::default(),
             flushes: Notify::new(),
             is_crashing: Arc::clone(&self.is_crashing),
+            vouching: None,
         });
         let options = self.with_checkpoint(options, job, &watch)?;
         let stop = if is_last { None } else { self.stop() };
@@ -134,12 +135,12 @@ impl Copies<'_> {
         ended.map_err(|_| format!("{what} goes on {MAX_WAIT:?} after the last fault"))
     }
 
-    fn options(&mut self, job: &Job, done: RangeSet) -> Options {
+    pub(super) fn options(&mut self, is_blank: bool, done: RangeSet) -> Options {
         let rng = &mut self.rng;
         let mut options = Options::default()
             .with_max_memory(1 << rng.within(13..21))
             .with_checksums(rng.percent(60))
-            .with_destination_is_zero(job.is_blank && rng.percent(50))
+            .with_destination_is_zero(is_blank && rng.percent(50))
             .with_flush_bytes(1 << rng.within(12..19))
             .with_flush_interval(rng.any_scale(30_000))
             .with_done(done);

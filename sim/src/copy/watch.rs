@@ -10,6 +10,7 @@ use iscsi_initiator::device::{BufferPool, DeviceLimits, Extent, IoFuture};
 use tokio::sync::Notify;
 
 use super::judge::Judge;
+use super::nights::Vouching;
 use crate::oracle::Moment;
 use crate::world::{Shared, World};
 
@@ -36,6 +37,8 @@ pub(crate) struct Watch {
     pub(crate) flushes: Notify,
     /// Power is lost now and then when it matters most.
     pub(crate) is_crashing: Arc<AtomicBool>,
+    /// Judges what is kept of copies night after night.
+    pub(crate) vouching: Option<Arc<Vouching>>,
 }
 
 /// What a run has under way.
@@ -109,6 +112,9 @@ impl Watch {
         if !self.done.overlap(&range).is_empty() {
             world.accuse(format!("a copy writes {range:x?} again, which was done"));
         }
+        if let Some(vouching) = &self.vouching {
+            vouching.is_about_to_write(&mut world, &range);
+        }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -137,6 +143,32 @@ impl Device for Watched {
 
     fn limits(&self) -> DeviceLimits {
         Device::limits(&self.disk)
+    }
+
+    /// What of them is kept in memory only outlives no process.
+    fn leaves(&self) -> Option<String> {
+        self.watch.vouching.as_ref().and_then(|_| Device::leaves(&self.disk))
+    }
+
+    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+        Box::pin(async move {
+            let had_orphans = self.watch.shared.lock().has_orphans();
+            let ended = Device::end_left(&self.disk, told).await;
+            let mut world = self.watch.shared.lock();
+            match (&ended, &self.watch.vouching) {
+                (Ok(()), _) if had_orphans => world.counts.night("what was left is ended"),
+                (Err(error), Some(vouching)) => {
+                    world.trace.note(&format!("what was left is not ended: {error}"), &[]);
+                    vouching.not_ended(&world);
+                }
+                (Ok(()) | Err(_), _) => {}
+            }
+            ended
+        })
+    }
+
+    fn is_settled(&self) -> bool {
+        self.watch.vouching.is_none() || self.disk.is_settled()
     }
 
     fn queue_depth(&self, io_size: usize) -> usize {

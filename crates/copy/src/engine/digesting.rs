@@ -4,7 +4,6 @@ use std::io;
 use std::ops::Range;
 
 use super::{Ended, Engine};
-use crate::blocking::blocking;
 use crate::blocks::Block;
 use crate::delta::Verdict;
 use crate::digest_file::DigestFile;
@@ -35,8 +34,8 @@ impl Engine {
         let end = self.source.device_ref().map_or(len, |device| device.capacity().min(len));
         digesting.delta.take_back(&(end..u64::MAX));
         let Some(lines) = digesting.delta.take_unsaved() else { return Ok(()) };
-        let file = digesting.file.clone();
-        blocking(move || file.append(&lines)).await.map_err(Error::Digests)?;
+        let appended = digesting.file.blocking(move |file| file.append(&lines)).await;
+        appended.map_err(Error::Digests)?;
         digesting.delta.saved();
         Ok(())
     }
@@ -182,8 +181,8 @@ impl Engine {
     pub(super) async fn close_digests(&mut self, is_complete: bool, sessions: &[String]) {
         let Some(digesting) = &mut self.digesting else { return };
         let rest = digesting.delta.take_unsaved();
-        let (file, sessions) = (digesting.file.clone(), sessions.to_vec());
-        let end = blocking(move || file.end_lines(is_complete, &sessions)).await;
+        let sessions = sessions.to_vec();
+        let end = digesting.file.blocking(move |file| file.end_lines(is_complete, &sessions)).await;
         let end = end.inspect_err(|cause| self.teller.tell(Event::NotSaved(cause.to_string())));
         let end = end.ok().filter(|lines| !lines.is_empty());
         for lines in rest.into_iter().chain(end) {
@@ -196,9 +195,9 @@ impl Engine {
 }
 
 async fn save(file: DigestFile, lines: String) -> (String, io::Result<()>) {
-    let saving = tokio::task::spawn_blocking(move || {
+    let saving = file.blocking(move |file| {
         let result = file.append(&lines);
-        (lines, result)
+        Ok((lines, result))
     });
-    saving.await.unwrap_or_else(|error| (String::new(), Err(error.into())))
+    saving.await.unwrap_or_else(|error| (String::new(), Err(error)))
 }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::blocking::blocking;
 use crate::error::Error;
 use crate::progress::Event;
 
@@ -32,8 +31,9 @@ impl Engine {
         }
         let sessions: Vec<_> = self.unended.iter().cloned().chain(own).collect();
         if let Some(digesting) = &self.digesting {
-            let (file, sessions) = (digesting.file.clone(), sessions.clone());
-            blocking(move || file.begin(sessions)).await.map_err(Error::Digests)?;
+            let sessions = sessions.clone();
+            let begun = digesting.file.blocking(move |file| file.begin(sessions)).await;
+            begun.map_err(Error::Digests)?;
         }
         if let Some(store) = self.options.checkpoint.clone() {
             store.begin(sessions);

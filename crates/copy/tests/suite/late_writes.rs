@@ -1,6 +1,5 @@
 //! Writes of a process that is gone, which its target carries out late.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,14 +15,17 @@ use tokio::runtime::Runtime;
 use crate::support::{Folder, Memory, pattern};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
+/// Another target, with the same unit.
+const OTHER_TARGET: &str = "iqn.2026-01.org.example:disk2";
 const UNIT: usize = 1 << 20;
 /// The blocks of a write that is put off.
 const LATE: std::ops::Range<usize> = 512..640;
 
-/// A target with a unit that carries one write out long after the end of a test.
+/// A target with a unit that carries one write out long after the end of a test; and another target with the same unit.
 struct Rig {
     runtime: Runtime,
     server: Server,
+    other: Server,
     unit: RamDisk,
 }
 
@@ -35,7 +37,19 @@ impl Rig {
         let blocks = LATE.start as u64..LATE.end as u64;
         config.faults.push(Fault::execute_late(blocks, Duration::from_secs(3600)).times(1));
         let server = runtime.block_on(Server::start(Target::new(config))).unwrap();
-        Self { runtime, server, unit }
+        let other = Target::new(TargetConfig::new(OTHER_TARGET, unit.clone()));
+        let other = runtime.block_on(Server::start(other)).unwrap();
+        Self { runtime, server, other, unit }
+    }
+
+    /// The unit by the target that puts a write off.
+    fn url(&self) -> String {
+        format!("iscsi://{}/{TARGET}/0", self.server.address())
+    }
+
+    /// The same unit by the other one.
+    fn other_url(&self) -> String {
+        format!("iscsi://{}/{OTHER_TARGET}/0", self.other.address())
     }
 
     fn put_off(&self) -> usize {
@@ -45,9 +59,9 @@ impl Rig {
     /// A process copies until a write of it is put off, and dies with its sessions.
     fn is_killed(&self, bytes: &[u8], options: Options) {
         let (process, from) = (Runtime::new().unwrap(), Memory::new(bytes.to_vec()));
-        let address = self.server.address();
+        let url = self.url();
         process.spawn(async move {
-            let to = disk(address, "host").await;
+            let to = disk(&url, "host").await;
             let copy = Copy::new(Source::device(from), Destination::device(to));
             copy.with_options(options).run().await
         });
@@ -60,9 +74,14 @@ impl Rig {
 
     /// Another process copies to the end; why it may have left something to the one before it.
     fn copies(&self, name: &str, bytes: &[u8], options: Options) -> Option<String> {
-        let (address, from) = (self.server.address(), Memory::new(bytes.to_vec()));
+        self.copies_to(&self.url(), name, bytes, options)
+    }
+
+    /// The same to the unit of this URL.
+    fn copies_to(&self, url: &str, name: &str, bytes: &[u8], options: Options) -> Option<String> {
+        let from = Memory::new(bytes.to_vec());
         let not_ended = self.runtime.block_on(async move {
-            let to = disk(address, name).await;
+            let to = disk(url, name).await;
             let copy = Copy::new(Source::device(from), Destination::device(to.clone()));
             let copy = copy.with_options(options);
             let mut events = copy.events();
@@ -81,11 +100,11 @@ impl Rig {
     }
 }
 
-async fn disk(address: SocketAddr, name: &str) -> Disk {
+async fn disk(url: &str, name: &str) -> Disk {
     let options = iscsi_initiator::Options::default().with_use_environment(false);
     let name = format!("iqn.2026-01.org.example:{name}");
     let initiator = Initiator::with_options(&name, options).unwrap();
-    initiator.disk(format!("iscsi://{address}/{TARGET}/0").as_str()).await.unwrap()
+    initiator.disk(url).await.unwrap()
 }
 
 fn ends() -> [Identity; 2] {
@@ -146,4 +165,48 @@ fn another_initiator_says_that_it_cannot_end_them() {
     assert_eq!(rig.copies("host", &bytes, digests(&path)), None);
     assert_eq!(rig.put_off(), 0);
     assert_eq!(rig.copies("other", &bytes, digests(&path)), None);
+}
+
+/// The unit has the same name, and its sessions were those of another target: they are ended there.
+#[test]
+fn what_a_killed_process_has_left_is_ended_where_it_was_left() {
+    let (rig, folder) = (Rig::start(), Folder::new());
+    let path = folder.path("digests");
+    let first = pattern(UNIT);
+    rig.is_killed(&first, digests(&path));
+    let changed = changed(&first);
+    assert_eq!(rig.copies_to(&rig.other_url(), "host", &changed, digests(&path)), None);
+    assert_eq!(rig.put_off(), 0, "the target would still undo it");
+}
+
+/// Where that target does not answer, nothing is proven, and that is said.
+#[test]
+fn what_cannot_be_ended_where_it_was_left_is_not_forgotten() {
+    let (rig, folder) = (Rig::start(), Folder::new());
+    let path = folder.path("digests");
+    let first = pattern(UNIT);
+    rig.is_killed(&first, digests(&path));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (closed, changed) = (closed_port(), changed(&first));
+    // The lines count by a check of all above: a copy of the head says it again.
+    let head = text.lines().find(|line| line.starts_with("# sessions: ")).unwrap().to_owned();
+    assert!(head.contains(&format!("{TARGET} {}", rig.server.address())), "{head}");
+    let told = head.replace(&rig.server.address().to_string(), &closed);
+    let told = told.strip_prefix("# sessions: ").unwrap();
+    let why = rig.runtime.block_on(async {
+        let to = disk(&rig.other_url(), "host").await;
+        let ended = iscsi_copy::Device::end_left(&to, told).await;
+        to.logout().await.unwrap();
+        ended.unwrap_err()
+    });
+    assert!(!why.to_string().is_empty());
+    assert_eq!(rig.put_off(), 1);
+    assert_eq!(rig.copies_to(&rig.other_url(), "host", &changed, digests(&path)), None);
+    assert_eq!(rig.put_off(), 0);
+}
+
+/// An address where nobody listens.
+fn closed_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
 }

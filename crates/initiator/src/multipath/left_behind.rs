@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use iscsi_pdu::Isid;
 use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
+use iscsi_pdu::{IscsiName, Isid, TargetAddress};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -17,6 +17,7 @@ use crate::multipath::reopen::Opener;
 use crate::state::budget::Budget;
 use crate::state::isids::Isids;
 use crate::state::session_key::SessionKey;
+use crate::url::{Url, portal_name};
 
 /// So many logins at once: few enough for a target that counts sessions, and most ISIDs have none.
 const AT_ONCE: usize = 16;
@@ -27,6 +28,15 @@ struct Told<'a> {
     initiator: &'a str,
     random: [u8; 3],
     count: u32,
+    /// Where they are; earlier versions did not say so.
+    at: Option<ToldTarget>,
+}
+
+/// The target that they are of, and its portals, with their groups as far as these are known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct ToldTarget {
+    name: IscsiName,
+    portals: Vec<TargetAddress>,
 }
 
 impl<'a> Told<'a> {
@@ -37,27 +47,56 @@ impl<'a> Told<'a> {
             return None;
         };
         let count = count.parse().ok()?;
-        words.next().is_none().then_some(Self { initiator, random, count })
+        let at = words.next().map(|name| ToldTarget::parse(name, words));
+        let at = if let Some(at) = at { Some(at?) } else { None };
+        Some(Self { initiator, random, count, at })
     }
 }
 
+impl ToldTarget {
+    fn parse<'a>(name: &str, portals: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let portals: Result<Vec<_>, _> = portals.map(TargetAddress::parse).collect();
+        let portals = portals.ok().filter(|portals| !portals.is_empty())?;
+        Some(Self { name: IscsiName::parse(name).ok()?, portals })
+    }
+}
+
+/// A way to where sessions were left.
+struct Way {
+    url: Url,
+    /// Its number, if it is one of the disk's own.
+    portal: Option<usize>,
+    /// Its portal group, as far as it is known.
+    group: Option<u16>,
+}
+
 impl Opener {
-    /// What another process is to be told of the sessions of this one.
+    /// What another process is to be told of the sessions of this one: the name of the initiator, the ISIDs, and the portals of the
+    /// target. The unit may have the same name at other portals and targets, where a login would end nothing of it (RFC 7143 §4.4.3).
     pub(crate) fn leaves(&self) -> String {
         let ([first, second, third], count) = self.node.isids();
-        format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name())
+        let mut told = format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name());
+        if let Some(target) = &self.url.target {
+            told += &format!(" {target}");
+            for portal in 0..self.portals.len() {
+                let portal_group_tag = self.group_of(portal);
+                let address = TargetAddress { portal_group_tag, ..self.url_at(portal).portal };
+                told += &format!(" {address}");
+            }
+        }
+        told
     }
 
     pub(crate) fn initiator_name(&self) -> &str {
         self.node.name().as_str()
     }
 
-    /// Ends the sessions that were told, at each portal group of the target.
+    /// Ends the sessions that were told, at each portal group of their target.
     ///
     /// # Errors
     /// When nothing proves that they have ended.
     pub(crate) async fn end_left(self: &Arc<Self>, told: &str) -> io::Result<()> {
-        let Some(Told { initiator, random, count }) = Told::parse(told) else {
+        let Some(Told { initiator, random, count, at }) = Told::parse(told) else {
             let why = format!("{told:?} names no sessions");
             return Err(io::Error::new(ErrorKind::InvalidData, why));
         };
@@ -69,15 +108,40 @@ impl Opener {
         }
         let isids: Vec<_> =
             Isids::all(random, count).filter(|isid| !self.node.has(*isid)).collect();
-        let mut groups = BTreeSet::new();
-        for portal in 0..self.portals.len() {
-            if self.group_of(portal).is_some_and(|group| groups.contains(&group)) {
+        let (mut groups, mut failed) = (BTreeSet::new(), Vec::new());
+        for way in self.ways(at) {
+            if way.group.is_some_and(|group| groups.contains(&group)) {
                 continue;
             }
-            self.end_left_at(portal, &isids).await?;
-            groups.extend(self.group_of(portal));
+            match self.end_left_at(&way, &isids, &groups).await {
+                Ok(group) => groups.extend(group),
+                Err(error) => failed.push((way.group, error)),
+            }
         }
-        Ok(())
+        // Another portal of the group proves as much.
+        failed.retain(|(group, _)| group.is_none_or(|group| !groups.contains(&group)));
+        failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// The ways to sessions that were left: the disk's own portals, if they are of that target, and those that were told.
+    fn ways(&self, told: Option<ToldTarget>) -> Vec<Way> {
+        let is_own = told.as_ref().is_none_or(|told| self.url.target.as_ref() == Some(&told.name));
+        let own = if is_own { 0..self.portals.len() } else { 0..0 };
+        let own = own.map(|portal| {
+            let (url, group) = (self.url_at(portal), self.group_of(portal));
+            Way { url, portal: Some(portal), group }
+        });
+        let mut ways: Vec<_> = own.collect();
+        let Some(ToldTarget { name, portals }) = told else { return ways };
+        for portal in portals {
+            let is_known = |way: &Way| portal_name(&way.url.portal) == portal_name(&portal);
+            if !ways.iter().any(is_known) {
+                let group = portal.portal_group_tag;
+                let url = Url { portal, target: Some(name.clone()), ..self.url.clone() };
+                ways.push(Way { url, portal: None, group });
+            }
+        }
+        ways
     }
 
     /// Ends the registrations by this key that another process of this initiator has left, over sessions of their nexuses, at each
@@ -121,33 +185,62 @@ impl Opener {
         ended
     }
 
-    async fn end_left_at(self: &Arc<Self>, portal: usize, isids: &[Isid]) -> io::Result<()> {
+    /// Ends sessions at the portal group that a way leads to, unless it is one of those that are done; which one it is, if the
+    /// target says so.
+    async fn end_left_at(
+        self: &Arc<Self>,
+        way: &Way,
+        isids: &[Isid],
+        done: &BTreeSet<u16>,
+    ) -> io::Result<Option<u16>> {
         let (mut logins, mut left) = (JoinSet::new(), isids.iter());
+        let mut group = way.group;
+        // Of a way that nobody knows the first login tells where it leads to.
+        if group.is_none()
+            && let Some(isid) = left.next()
+        {
+            group = self.end_one(way.url.clone(), way.portal, *isid).await?;
+            if group.is_some_and(|group| done.contains(&group)) {
+                return Ok(group);
+            }
+        }
         loop {
             while logins.len() < AT_ONCE
                 && let Some(isid) = left.next()
             {
                 let (opener, isid) = (Arc::clone(self), *isid);
-                logins.spawn(async move { opener.end_one(portal, isid).await }.in_current_span());
+                let (url, portal) = (way.url.clone(), way.portal);
+                logins.spawn(
+                    async move { opener.end_one(url, portal, isid).await }.in_current_span(),
+                );
             }
             match logins.join_next().await {
-                Some(ended) => ended??,
-                None => return Ok(()),
+                // Where a portal leads may have changed.
+                Some(ended) => group = ended??,
+                None => return Ok(group),
             }
         }
     }
 
-    async fn end_one(&self, portal: usize, isid: Isid) -> io::Result<()> {
-        let (url, key) = (self.url_at(portal), SessionKey::first(isid));
+    /// Ends one session, if there is one of that ISID; the portal group where it was.
+    async fn end_one(
+        &self,
+        url: Url,
+        portal: Option<usize>,
+        isid: Isid,
+    ) -> io::Result<Option<u16>> {
+        let key = SessionKey::first(isid);
         let questions = Budget::of(self.node.options());
         let session = self.node.start_at(&url, Some(key), &questions, None)?;
         session.logged_in().await?;
-        self.remember(portal, &session);
-        let ends_others = session.is_reinstated_by_login();
+        if let Some(portal) = portal {
+            self.remember(portal, &session);
+        }
+        let (ends_others, group) = (session.is_reinstated_by_login(), session.portal_group());
         // That session has done what it was for.
         drop(session.logout().await);
         if ends_others {
-            return Ok(());
+            return Ok(group);
         }
         let why = Error::Unsupported("ending sessions by a login (they have no TSIH)");
         Err(io::Error::new(ErrorKind::Unsupported, why))
@@ -160,11 +253,18 @@ mod tests {
 
     #[test]
     fn what_is_told_is_understood() {
-        let told = Told::parse("iqn.2026-01.a:b 01ff03 72");
         let random = [1, 0xff, 3];
-        assert_eq!(told, Some(Told { initiator: "iqn.2026-01.a:b", random, count: 72 }));
-        for nonsense in ["", "a 010203", "a 010203 x", "a 01020304 1", "a 010203 1 2", "a 0g0203 1"]
-        {
+        let told = Told { initiator: "iqn.2026-01.a:b", random, count: 72, at: None };
+        assert_eq!(Told::parse("iqn.2026-01.a:b 01ff03 72"), Some(told.clone()));
+        let text = "iqn.2026-01.a:b 01ff03 72 iqn.2026-01.a:disk [fe80::1]:3260 10.0.0.1:860,7";
+        let name = IscsiName::parse("iqn.2026-01.a:disk").unwrap();
+        let portals = ["[fe80::1]:3260", "10.0.0.1:860,7"];
+        let portals = portals.map(|portal| TargetAddress::parse(portal).unwrap()).to_vec();
+        let at = Some(ToldTarget { name, portals });
+        assert_eq!(Told::parse(text), Some(Told { at, ..told }));
+        let nonsense = ["", "a 010203", "a 010203 x", "a 01020304 1", "a 010203 1 2", "a 0g0203 1"];
+        let no_portal = ["a 010203 1 iqn.2026-01.a:b", "a 010203 1 iqn.2026-01.a:b :3260"];
+        for nonsense in nonsense.into_iter().chain(no_portal) {
             assert_eq!(Told::parse(nonsense), None, "{nonsense}");
         }
     }

@@ -280,7 +280,7 @@ impl LogicalUnit {
         }
     }
 
-    async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
+    pub(super) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         match &self.questions {
             Some(budget) => budget.reserve(bytes).await,
             None => self.session.reserve(bytes).await,

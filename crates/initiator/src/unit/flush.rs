@@ -84,7 +84,13 @@ impl LogicalUnit {
         }
         let cdb = profile.capacity.flush_command();
         let mut transfer = Transfer::query(cdb, 0).with_proof();
-        permit.iter().for_each(|permit| transfer.set_permit(Arc::clone(permit)));
+        // Before its turn: a flush that waits for the same turn may have the only path to itself, and those that have the
+        // budget wait for that path.
+        let permit = match permit {
+            Some(permit) => permit,
+            None => Arc::new(self.reserve(0).await?),
+        };
+        transfer.set_permit(Arc::clone(&permit));
         let mut flush = unflushed.begin_flush().await;
         if wanted.strong_count() == 0 {
             return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
@@ -109,7 +115,8 @@ impl LogicalUnit {
         }
         let mut witness = if flush.needs_witness() { witness() } else { None };
         if let Some(other) = &witness
-            && !(flush.is_known_to(&other.state.unflushed) && other.is_told_of_resets(permit).await)
+            && !(flush.is_known_to(&other.state.unflushed)
+                && other.is_told_of_resets(Some(permit)).await)
         {
             witness = None;
         }

@@ -1,0 +1,56 @@
+//! Flushes of a target that takes long for them.
+
+use iscsi_testkit::disk::Cache;
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::Access;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::*;
+
+const LEN: usize = 4096;
+/// Longer than a flush takes that keeps nothing waiting.
+const SLOW: Duration = Duration::from_secs(1);
+/// Longer than all of it takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A disk with one session and room for two requests, whose flushes take long.
+async fn slow_disk() -> Disk {
+    let unit = RamDisk::new(512, 8192);
+    unit.set_cache(Cache::Volatile);
+    let config = TargetConfig::new(TARGET, unit)
+        .with_fault(Fault::delay(.., SLOW).on_access(Access::SynchronizeCache));
+    let mut properties = Properties::default();
+    properties.latency = ROUND_TRIP / 2;
+    let network = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], properties);
+    let options = Options::default().with_sessions(Sessions::Fixed(1)).with_max_requests(2);
+    let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+    let node = Node::over(Arc::new(network), name, options.with_use_environment(false)).unwrap();
+    let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
+    open::open(&node, url).await.unwrap()
+}
+
+/// Writes that have their share of the budget wait for the only path, which is the flush's alone: it must not wait for their
+/// share.
+#[tokio::test(start_paused = true)]
+async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
+    let disk = slow_disk().await;
+    let page = Bytes::from_static(&[7; LEN]);
+    disk.write_at(0, page.clone()).await.unwrap();
+    disk.flush().await.unwrap();
+    // The next flush has something to bring, and may take as long.
+    disk.write_at(0, page.clone()).await.unwrap();
+    let mut requests = JoinSet::new();
+    for at in 0..6 {
+        let (writer, page) = (disk.clone(), page.clone());
+        requests.spawn(async move { writer.write_at(at * LEN as u64, page).await });
+        if at == 1 {
+            // Two writes are under way, and the others wait behind the flush.
+            tokio::task::yield_now().await;
+            let flusher = disk.clone();
+            requests.spawn(async move { flusher.flush().await });
+        }
+    }
+    let all = timeout(LONG, requests.join_all()).await.expect("nothing waits for ever");
+    all.into_iter().for_each(|ended| ended.unwrap());
+}

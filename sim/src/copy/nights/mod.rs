@@ -1,0 +1,255 @@
+//! Copies night after night: the same command line, run again and again over a source that changes meanwhile, with a file of
+//! digests and now and then a checkpoint, while processes are killed, hosts crash and things go wrong.
+//!
+//! ```text
+//!  image of tonight ──► a process: iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
+//!                            │                                          ▲                            │
+//!                            └──► Files: digests, checkpoint            └── what dead ones have left │
+//!                                   └──► Vouching: is it so, at any time? ◄──────────────────────────┘
+//! ```
+
+mod files;
+mod kept;
+mod process;
+mod reader;
+mod run;
+mod vouching;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use iscsi_copy::RangeSet;
+use tokio::time::{Instant, sleep};
+
+use self::files::Files;
+pub(crate) use self::vouching::Vouching;
+use self::vouching::{CHECKPOINT, DIGESTS};
+use super::content::{fill, index};
+use super::source::Image;
+use super::{Copies, Ended};
+use crate::episode::{QUIET, Report};
+use crate::rng::{Rng, mix};
+use crate::settings::{Class, Settings};
+
+/// Episodes of a hundred that they follow.
+const SHARE: u64 = 12;
+/// What decides about them.
+const NIGHTS: u64 = 0x6e69_6768_7473;
+/// So many times as many requests as an episode are made in them.
+const LENGTH: usize = 3;
+/// So many runs may fail that have to end well, because of what others have written.
+const MAX_LAST_RUNS: usize = 4;
+
+/// Whether they follow the episode of a seed.
+pub(crate) fn follow(seed: u64) -> bool {
+    mix(seed ^ NIGHTS) % 100 < SHARE
+}
+
+/// Nights of copies, one command line after the other, until there were enough requests.
+pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
+    let begun = Instant::now();
+    let mut settings = settings.clone();
+    // Whether another unit is there, other copies try.
+    settings
+        .classes
+        .retain(|class| !matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange));
+    let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ NIGHTS)), &settings);
+    let mut nights = Nights::new(copies);
+    while nights.copies.requests < LENGTH * settings.operations && nights.copies.is_well() {
+        if let Err(why) = Box::pin(nights.line()).await {
+            nights.copies.shared.lock().accuse(why);
+        }
+    }
+    mover.abort();
+    nights.copies.report(seed, begun)
+}
+
+/// What is done about what a copy has left at the destination, by the command line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verifies {
+    Nothing,
+    /// What was read is read back.
+    Read,
+    /// All that the digests know is read back.
+    Digests,
+}
+
+/// A command line.
+#[derive(Debug)]
+struct Line {
+    /// It says that the destination reads as zeros, which it did when it was given first.
+    says_zero: bool,
+    has_checkpoint: bool,
+    verifies: Verifies,
+    /// Bytes of a block of digests.
+    block_size: u64,
+    /// Others write to the destination now and then.
+    has_others: bool,
+}
+
+struct Nights<'a> {
+    copies: Copies<'a>,
+    files: Files,
+    vouching: Arc<Vouching>,
+    line: Line,
+    /// What is copied tonight, and what was before; how many there were.
+    image: Image,
+    before: Image,
+    images: u64,
+}
+
+impl<'a> Nights<'a> {
+    fn new(mut copies: Copies<'a>) -> Self {
+        let files = Files::new(copies.rng.fork());
+        let vouching = Arc::new(Vouching::new(&copies.shared, &files));
+        let image = Image { bytes: bytes::Bytes::new(), holes: RangeSet::new() };
+        let line = Line {
+            says_zero: false,
+            has_checkpoint: false,
+            verifies: Verifies::Nothing,
+            block_size: 0,
+            has_others: false,
+        };
+        Self { copies, files, vouching, line, before: image.clone(), image, images: 0 }
+    }
+
+    /// A command line that is run again and again.
+    async fn line(&mut self) -> Result<(), String> {
+        self.begin();
+        for _ in 0..self.copies.rng.index(2..9) {
+            let ended = Box::pin(self.run(false)).await?;
+            if self.vouching.is_unproven() || !self.copies.is_well() {
+                self.count("nothing is proven");
+                return self.quiet().await;
+            }
+            let percent = if ended == Ended::Well { 90 } else { 60 };
+            if self.copies.rng.percent(percent) {
+                self.change_image();
+            }
+            if self.line.has_others && self.copies.rng.percent(25) {
+                self.write_by_others();
+            }
+        }
+        for _ in 0..MAX_LAST_RUNS {
+            let ended = Box::pin(self.run(true)).await?;
+            if !self.copies.is_well() || self.vouching.is_unproven() {
+                return self.quiet().await;
+            }
+            if ended == Ended::Well {
+                return self.settle().await;
+            }
+        }
+        Err("nothing is wrong, but no copy ends well".to_owned())
+    }
+
+    /// A command line that nobody has run yet.
+    fn begin(&mut self) {
+        [DIGESTS, CHECKPOINT].iter().for_each(|path| self.files.remove(Path::new(path)));
+        self.vouching.begin_anew();
+        let rng = &mut self.copies.rng;
+        let world = self.copies.shared.lock();
+        let disk = world.lun.disk();
+        let capacity = usize::try_from(disk.capacity()).unwrap_or(0);
+        if rng.percent(60) {
+            disk.write(0, &vec![0; capacity]);
+        }
+        let is_zero = disk.holds(0, &vec![0; capacity]);
+        drop(world);
+        let verifies = [Verifies::Nothing, Verifies::Read, Verifies::Digests, Verifies::Digests];
+        let verifies = rng.pick(&verifies).copied().unwrap_or(Verifies::Nothing);
+        self.line = Line {
+            says_zero: is_zero && rng.percent(70),
+            has_checkpoint: rng.percent(30),
+            verifies,
+            block_size: 1 << rng.within(12..16),
+            has_others: verifies == Verifies::Digests && rng.percent(60),
+        };
+        let len = if rng.percent(30) { capacity } else { rng.index(1..capacity) };
+        self.image = Image::drawn(len, rng);
+        self.before = self.image.clone();
+        self.images += 1;
+        let what = format!("a command line: {:?}", self.line);
+        self.copies.shared.lock().trace.note(&what, &[len as u64]);
+    }
+
+    /// Another day: somebody has written to the source, or it is what it was the day before.
+    fn change_image(&mut self) {
+        let rng = &mut self.copies.rng;
+        self.images += 1;
+        let last = self.image.clone();
+        match rng.within(0..10) {
+            0 => std::mem::swap(&mut self.image, &mut self.before),
+            1 => {
+                let capacity = self.copies.shared.lock().lun.disk().capacity();
+                let capacity = usize::try_from(capacity).unwrap_or(0);
+                self.image = Image::drawn(rng.index(1..capacity), rng);
+            }
+            _ => self.image = changed(&self.image, rng),
+        }
+        self.before = last;
+        self.copies.shared.lock().trace.note("the source has changed", &[self.images]);
+    }
+
+    /// Others write to the destination, of which copies are not told.
+    fn write_by_others(&mut self) {
+        let rng = &mut self.copies.rng;
+        let world = self.copies.shared.lock();
+        let disk = world.lun.disk();
+        let (block, blocks) = (u64::from(disk.block_size()), disk.blocks());
+        let first = rng.within(0..blocks);
+        let end = (first + (1 << rng.within(0..6))).min(blocks);
+        let range = first * block..end * block;
+        let mut bytes = vec![0; index(&range).len()];
+        fill(&mut bytes, rng);
+        disk.write(range.start, &bytes);
+        drop(world);
+        self.vouching.others_have_written(range);
+        self.count("others write");
+    }
+
+    /// The last copy has ended well: after whatever comes late, and a loss of power, all of it is there.
+    async fn settle(&mut self) -> Result<(), String> {
+        self.quiet().await?;
+        let world = self.copies.shared.lock();
+        world.lun.disk().lose_power();
+        self.vouching.check(&world)?;
+        self.vouching.is_all_there(&world)?;
+        match world.broken_rule() {
+            Some(rule) => Err(format!("the initiator has broken a rule: {rule}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until nothing is left of anybody.
+    async fn quiet(&mut self) -> Result<(), String> {
+        self.copies.mend();
+        sleep(QUIET).await;
+        while self.copies.is_well() && self.copies.shared.lock().has_orphans() {
+            sleep(Duration::from_secs(60)).await;
+        }
+        Ok(())
+    }
+
+    fn count(&self, what: &'static str) {
+        let mut world = self.copies.shared.lock();
+        world.trace.note(what, &[]);
+        world.counts.night(what);
+    }
+}
+
+/// An image that somebody has written to, here and there.
+fn changed(image: &Image, rng: &mut Rng) -> Image {
+    let (mut bytes, mut holes) = (BytesMut::from(&image.bytes[..]), image.holes.clone());
+    for _ in 0..rng.index(1..6) {
+        let start = rng.index(0..bytes.len());
+        let end = bytes.len().min(start + rng.index(1..64 << 10));
+        match rng.within(0..4) {
+            0 => bytes[start..end].fill(0),
+            _ => fill(&mut bytes[start..end], rng),
+        }
+        holes.remove(&(start as u64..end as u64));
+    }
+    Image { bytes: bytes.freeze(), holes }
+}

@@ -1,0 +1,82 @@
+//! A file of digests, as anybody may read it by what is written of its format.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What a file says of a block: nothing but zeros, or this BLAKE3.
+pub(crate) type Digest = Option<[u8; 32]>;
+
+/// Blocks of data, and blocks of zeros in a row: each with its end.
+pub(crate) type Blocks = BTreeMap<u64, (u64, Digest)>;
+
+/// The lines of the head.
+const HEAD: usize = 6;
+
+/// What a file says of the destination.
+///
+/// # Errors
+/// Where it is damaged: the last lines alone may have been cut off.
+pub(crate) fn blocks(text: &[u8]) -> Result<Blocks, String> {
+    let mut blocks = Blocks::new();
+    let (mut lines, mut number, mut at) = (Vec::new(), 0, 0);
+    let mut is_any_sound = false;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let end = at;
+        at += line.len();
+        let line = str::from_utf8(line).ok().and_then(|line| line.strip_suffix('\n'));
+        let line = line.unwrap_or_default();
+        let Some(check) = line.strip_prefix("# check ") else {
+            lines.push(line);
+            continue;
+        };
+        if blake3::hash(&text[..end]).to_hex().as_str() != check {
+            let is_last = at == text.len() && is_any_sound;
+            return if is_last { Ok(blocks) } else { Err("a check does not hold".to_owned()) };
+        }
+        for line in lines.drain(..) {
+            number += 1;
+            if number > HEAD && !line.starts_with('#') {
+                apply(&mut blocks, line).ok_or_else(|| format!("{line:?} is no line of it"))?;
+            }
+        }
+        is_any_sound = true;
+    }
+    if is_any_sound { Ok(blocks) } else { Err("nothing that it says has a check".to_owned()) }
+}
+
+fn apply(blocks: &mut Blocks, line: &str) -> Option<()> {
+    let mut words = line.split(' ');
+    let mut number = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (start, len) = (number()?, number()?);
+    let (range, word) = (start..start.checked_add(len)?, words.next()?);
+    forget(blocks, &range);
+    let digest = match word {
+        "?" => return Some(()),
+        "zeros" => None,
+        hex => Some(blake3::Hash::from_hex(hex).ok()?.into()),
+    };
+    blocks.insert(start, (range.end, digest));
+    Some(())
+}
+
+/// Nothing is known of these bytes any more; blocks of zeros around them stay.
+fn forget(blocks: &mut Blocks, range: &Range<u64>) {
+    let hit: Vec<_> = overlapping(blocks, range).map(|(start, block)| (*start, *block)).collect();
+    for (start, (end, digest)) in hit {
+        blocks.remove(&start);
+        if digest.is_none() && start < range.start {
+            blocks.insert(start, (range.start, None));
+        }
+        if digest.is_none() && range.end < end {
+            blocks.insert(range.end, (end, None));
+        }
+    }
+}
+
+/// What is said of bytes of a range.
+pub(crate) fn overlapping<'a>(
+    blocks: &'a Blocks,
+    range: &'a Range<u64>,
+) -> impl Iterator<Item = (&'a u64, &'a (u64, Digest))> {
+    blocks.range(..range.end).filter(|(_, (end, _))| *end > range.start)
+}

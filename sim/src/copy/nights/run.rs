@@ -1,0 +1,338 @@
+//! One run of a command line: a process from its beginning to its end, whatever that is.
+
+use std::future::pending;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_copy::{
+    Copied, Copy, Destination, Digests, Error, Failure, Identity, Options, RangeSet, Source,
+    Verify, VerifyError,
+};
+use iscsi_testkit::fault::Fault;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::kept::{Keeping, work};
+use super::process::Process;
+use super::vouching::DIGESTS;
+use super::{Nights, Verifies};
+use crate::copy::Ended;
+use crate::copy::judge::Judge;
+use crate::copy::source::ImageDevice;
+use crate::copy::user::{Stop, lay};
+use crate::copy::watch::{Watch, Watched};
+use crate::rng::Rng;
+use crate::settings::Class;
+use crate::world::{MAX_LATE, World};
+
+/// A process begins to copy, or is killed, within this time, milliseconds.
+const MAX_BEGINNING: u64 = 4000;
+
+/// How often it is looked whether a write was put off.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// When a process is killed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    Any,
+    /// While the target puts a write of it off.
+    WithLateWrites,
+    /// After its copy, of which the target may have put a write off: it was sent twice then.
+    AfterTheCopy,
+}
+
+/// A copy of tonight.
+struct Tonight {
+    process: Process,
+    watch: Arc<Watch>,
+    source: Source,
+    destination: Destination,
+    stop: Option<Stop>,
+    end: End,
+    /// The image cannot be read at some place.
+    fails: bool,
+    is_strict: bool,
+}
+
+impl Nights<'_> {
+    /// Runs the command line once; where it is the last time, nothing goes wrong.
+    pub(super) async fn run(&mut self, is_last: bool) -> Result<Ended, String> {
+        let rng = &mut self.copies.rng;
+        // What is left of earlier runs can mostly be ended.
+        if is_last || rng.percent(60) {
+            self.copies.mend();
+        }
+        let has_errors = !is_last && self.copies.faults.has(Class::Medium);
+        self.files.fail(has_errors && self.copies.rng.percent(50));
+        let max_pause = if self.copies.rng.percent(50) { 20_000 } else { 2 };
+        let pause = self.copies.rng.any_scale(max_pause);
+        if !is_last && self.copies.going_wrong.is_none() {
+            self.copies.go_wrong_after(pause);
+        }
+        self.copies.open(0).await?;
+        let process = Process::new(&self.files, &self.vouching, self.copies.rng.fork());
+        let ended = Box::pin(self.run_in(&process, is_last)).await?;
+        if ended == Ended::Killed {
+            process.end();
+            if self.copies.settings.has(Class::Crash) && self.copies.rng.percent(30) {
+                self.count("the host crashes");
+                self.files.crash();
+            }
+            self.count("a process is killed");
+            self.copies.die();
+        } else {
+            self.copies.leave(true).await?;
+            process.end();
+        }
+        self.vouching.judge();
+        Ok(ended)
+    }
+
+    async fn run_in(&mut self, process: &Process, is_last: bool) -> Result<Ended, String> {
+        let source =
+            Identity::new(&format!("image {}", self.images), self.image.bytes.len() as u64);
+        let judge = {
+            let world = self.copies.shared.lock();
+            Arc::new(Judge::new(self.image.bytes.clone(), None, &world))
+        };
+        self.vouching.copies(source.clone(), &judge);
+        let stop = if is_last { None } else { self.stop() };
+        let keeping = self.keep(process.clone(), source);
+        let keeping = if stop == Some(Stop::Kill) && self.copies.rng.percent(10) {
+            let life = self.copies.rng.any_scale(MAX_BEGINNING);
+            match timeout(life, keeping).await {
+                Ok(keeping) => keeping,
+                Err(_) => return Ok(Ended::Killed),
+            }
+        } else {
+            keeping.await
+        };
+        let keeping = match keeping {
+            Ok(keeping) => keeping,
+            Err(error) if error.kind() == ErrorKind::StorageFull => return Ok(Ended::Badly),
+            Err(error) => return Err(format!("what is kept of copies: {error}")),
+        };
+        let options = self.options(&keeping);
+        let tonight = self.tonight(process, &judge, &options, stop, is_last)?;
+        let ended = self.copy(&tonight, options).await?;
+        self.copies.requests += tonight.watch.requests();
+        self.vouching.judge();
+        let is_killed_late = stop == Some(Stop::Kill)
+            && (self.copies.rng.percent(50) || tonight.end == End::AfterTheCopy);
+        match ended {
+            Some(Ok(copied)) => {
+                self.has_copied(&tonight, &copied)?;
+                let ended = self.verify(&tonight, copied, &keeping).await?;
+                Ok(if is_killed_late { Ended::Killed } else { ended })
+            }
+            Some(Err(failure)) => {
+                let ended = self.has_failed(&tonight, &failure)?;
+                Ok(if is_killed_late { Ended::Killed } else { ended })
+            }
+            None if stop == Some(Stop::Kill) => Ok(Ended::Killed),
+            None => Ok(Ended::Badly),
+        }
+    }
+
+    fn stop(&mut self) -> Option<Stop> {
+        let may_die = self.copies.settings.has(Class::Death);
+        match self.copies.rng.within(0..10) {
+            0 => Some(Stop::Cancel),
+            1 => Some(Stop::Abandon),
+            2 if self.copies.settings.has(Class::Dropped) => Some(Stop::Drop),
+            3..7 if may_die => Some(Stop::Kill),
+            _ => None,
+        }
+    }
+
+    fn options(&mut self, keeping: &Keeping) -> Options {
+        let Keeping { digests, checkpoint, done } = keeping;
+        let options = self.copies.options(false, done.clone().unwrap_or_default());
+        let options = options
+            .with_destination_is_zero(self.line.says_zero && done.is_none())
+            .with_checksums(self.line.verifies == Verifies::Read)
+            .with_digests(digests.clone());
+        match checkpoint {
+            Some(file) => options.with_checkpoint(file.clone()),
+            None => options,
+        }
+    }
+
+    fn tonight(
+        &mut self,
+        process: &Process,
+        judge: &Arc<Judge>,
+        options: &Options,
+        stop: Option<Stop>,
+        is_last: bool,
+    ) -> Result<Tonight, String> {
+        let (disk, has_connections) = self.copies.host.disk().ok_or("no disk is open")?;
+        let fails = !is_last && self.copies.rng.percent(5);
+        let ends = [End::Any, End::WithLateWrites, End::AfterTheCopy];
+        let end = self.copies.rng.pick(&ends).copied().unwrap_or(End::Any);
+        let is_late = stop == Some(Stop::Kill) && self.copies.settings.has(Class::Zombie);
+        let end = if is_late { end } else { End::Any };
+        let watch = Arc::new(Watch {
+            shared: Arc::clone(&self.copies.shared),
+            judge: Arc::clone(judge),
+            begun: self.copies.shared.lock().oracle.now(),
+            has_connections,
+            was_blind: false,
+            done: options.done.clone(),
+            max_memory: usize::MAX,
+            counts: std::sync::Mutex::default(),
+            flushes: Notify::new(),
+            is_crashing: Arc::clone(&self.copies.is_crashing),
+            vouching: Some(Arc::clone(&self.vouching)),
+        });
+        let (image, rng) = (self.image.clone(), self.copies.rng.fork());
+        let source = ImageDevice::drawn(image, None, Arc::clone(&watch), fails, rng);
+        let destination = Watched { disk, watch: Arc::clone(&watch), is_source: false };
+        let known = options.digests.as_ref().map_or(0, |digests| digests.known().bytes());
+        let what = format!("a run, to be stopped by {stop:?}");
+        watch.shared.lock().trace.note(&what, &[options.done.bytes(), known]);
+        let (process, source) = (process.clone(), Source::device(source));
+        let destination = Destination::device(destination);
+        let is_strict = is_last || self.copies.host.is_strict;
+        Ok(Tonight { process, watch, source, destination, stop, end, fails, is_strict })
+    }
+
+    /// Copies, unless that is dropped.
+    async fn copy(
+        &mut self,
+        tonight: &Tonight,
+        options: Options,
+    ) -> Result<Option<Result<Copied, Failure>>, String> {
+        let copy = Copy::new(tonight.source.clone(), tonight.destination.clone());
+        let copy = copy.with_options(options);
+        let (end, rng) = (tonight.end, self.copies.rng.fork());
+        let stop = tonight.stop.filter(|_| end == End::Any);
+        let user = lay(copy.control(), &tonight.watch, rng.beside(1), stop);
+        if end != End::Any {
+            let world = &mut self.copies.shared.lock();
+            put_off(world, &mut self.copies.rng);
+        }
+        let dying = async {
+            match end {
+                End::WithLateWrites => die_with_late_writes(&tonight.watch, rng).await,
+                End::Any | End::AfterTheCopy => pending().await,
+            }
+        };
+        let copying = async {
+            tokio::select! {
+                biased;
+                ended = copy.run() => Some(ended),
+                () = user => None,
+                () = dying => None,
+            }
+        };
+        self.copies.in_time("a copy", copying).await
+    }
+
+    /// A copy has ended well: the destination is what the source was.
+    fn has_copied(&self, tonight: &Tonight, copied: &Copied) -> Result<(), String> {
+        let mut world = tonight.watch.shared.lock();
+        self.vouching
+            .is_all_there(&world)
+            .map_err(|why| format!("a copy has ended well: {why}"))?;
+        let (len, progress) = (self.image.bytes.len() as u64, copied.progress);
+        if (progress.done, progress.flushed) != (len, len) {
+            return Err(format!("a copy of {len} bytes has ended well with {progress:?}"));
+        }
+        world.counts.night("a copy ends well");
+        if progress.skipped > 0 {
+            world.counts.night("blocks are left out");
+        }
+        Ok(())
+    }
+
+    fn has_failed(&self, tonight: &Tonight, failure: &Failure) -> Result<Ended, String> {
+        let error = &failure.error;
+        tonight.watch.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
+        let may_fail = match error {
+            Error::Cancelled => matches!(tonight.stop, Some(Stop::Cancel | Stop::Abandon)),
+            Error::Abandoned { .. } => tonight.stop == Some(Stop::Abandon),
+            Error::Source(_) => tonight.fails,
+            Error::Destination(_) | Error::Flush(_) => {
+                !tonight.is_strict && error.iscsi().is_some()
+            }
+            Error::Digests(cause) => !tonight.is_strict && cause.kind() == ErrorKind::StorageFull,
+            Error::TooSmall { .. } | Error::Overflow { .. } | Error::Shrunk | _ => false,
+        };
+        if may_fail {
+            return Ok(Ended::Badly);
+        }
+        Err(format!("a copy has failed without a reason: {error}"))
+    }
+
+    /// Reads back what the command line says. Where it differs, all that is known is forgotten.
+    async fn verify(
+        &mut self,
+        tonight: &Tonight,
+        copied: Copied,
+        keeping: &Keeping,
+    ) -> Result<Ended, String> {
+        let verify = match (self.line.verifies, copied.checksums) {
+            (Verifies::Read, Some(sums)) => {
+                let verify = Verify::new(tonight.source.clone(), &tonight.destination, sums);
+                verify.map(|verify| verify.with_earlier(keeping.done.clone().unwrap_or_default()))
+            }
+            (Verifies::Digests, _) => {
+                let destination = self.copies.destination()?;
+                let known = Digests::load_on(&tonight.process, DIGESTS, &destination);
+                let known = known.map_err(|error| format!("digests that were kept: {error}"))?;
+                let known = known.ok_or("there are no digests")?;
+                Verify::by_digests(&tonight.destination, known)
+            }
+            (Verifies::Nothing | Verifies::Read, _) => return Ok(Ended::Well),
+        };
+        let verify = verify.map_err(|error| error.to_string())?;
+        let by_others = self.vouching.by_others();
+        match self.copies.in_time("a verification", verify.run()).await? {
+            Ok(_) => Ok(Ended::Well),
+            Err(VerifyError::Mismatch(_)) if !by_others.is_empty() => {
+                self.forget(tonight, keeping).await
+            }
+            Err(VerifyError::Mismatch(_)) if self.vouching.is_unproven() => Ok(Ended::Badly),
+            Err(VerifyError::Destination(_)) if !tonight.is_strict => Ok(Ended::Badly),
+            Err(VerifyError::Source(_)) if tonight.fails => Ok(Ended::Badly),
+            Err(error) => Err(format!("a copy has ended well, but: {error}")),
+        }
+    }
+
+    async fn forget(&mut self, tonight: &Tonight, keeping: &Keeping) -> Result<Ended, String> {
+        self.count("a copy differs");
+        if let Some(file) = keeping.checkpoint.clone() {
+            let total = self.image.bytes.len() as u64;
+            let forget = move || file.store(RangeSet::new(), RangeSet::new(), total);
+            if work(&tonight.process, forget).await.is_err() {
+                return Ok(Ended::Badly);
+            }
+        }
+        let file = keeping.digests.clone();
+        if work(&tonight.process, move || file.forget()).await.is_ok() {
+            self.vouching.has_forgotten();
+            self.count("all is forgotten");
+        }
+        Ok(Ended::Badly)
+    }
+}
+
+/// A target puts one of the next writes off, long enough that another process may write before.
+fn put_off(world: &mut World, rng: &mut Rng) {
+    let target = rng.index(0..world.targets.len());
+    world.trace.note("the target puts a write off", &[target as u64]);
+    let fault = Fault::execute_late(.., rng.millis(20_000..MAX_LATE)).times(1);
+    world.targets[target].config_mut().faults.push(fault);
+}
+
+/// Ends soon after a target has put a write off.
+async fn die_with_late_writes(watch: &Watch, mut rng: Rng) {
+    let has_some =
+        || watch.shared.lock().targets.iter().any(|target| target.put_off_commands() > 0);
+    while !has_some() {
+        sleep(LOOK).await;
+    }
+    sleep(rng.any_scale(2000)).await;
+}

@@ -1,0 +1,190 @@
+//! Whether what is kept of copies is so.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_copy::{Checkpoint, Identity, RangeSet};
+
+use super::files::Files;
+use super::reader::{self, Blocks};
+use crate::copy::content::index;
+use crate::copy::judge::Judge;
+use crate::world::{Shared, World};
+
+pub(crate) const DIGESTS: &str = "digests";
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+
+/// Judges files of digests and checkpoints, at any time: no process that is killed, and no crash of host or target, may leave
+/// them with a word that is not so.
+#[derive(Debug)]
+pub(crate) struct Vouching {
+    shared: Arc<Shared>,
+    files: Files,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What others have written to the destination, that the copies do not know of.
+    by_others: RangeSet,
+    /// A copy has said that what is left of earlier ones may still arrive.
+    is_unproven: bool,
+    /// What is copied.
+    source: Option<(Identity, Arc<Judge>)>,
+    /// What files say, after so many changes of files.
+    said: Option<(u64, [Blocks; 2])>,
+}
+
+impl Vouching {
+    pub(crate) fn new(shared: &Arc<Shared>, files: &Files) -> Self {
+        let (shared, files) = (Arc::clone(shared), files.clone());
+        Self { shared, files, state: Mutex::default() }
+    }
+
+    /// Other copies begin, and nothing of those before is on its way.
+    pub(crate) fn begin_anew(&self) {
+        *self.state() = State::default();
+    }
+
+    /// This is copied from now on.
+    pub(crate) fn copies(&self, source: Identity, judge: &Arc<Judge>) {
+        self.state().source = Some((source, Arc::clone(judge)));
+    }
+
+    /// Others have written to the destination.
+    pub(crate) fn others_have_written(&self, range: Range<u64>) {
+        self.state().by_others.insert(range);
+    }
+
+    pub(crate) fn by_others(&self) -> RangeSet {
+        self.state().by_others.clone()
+    }
+
+    /// All that copies knew was forgotten: what they say from now on is of what they write.
+    pub(crate) fn has_forgotten(&self) {
+        self.state().by_others = RangeSet::new();
+    }
+
+    /// Nothing proves that what is left of earlier copies has ended, and that was said. Where there is nothing, it need
+    /// not be proven.
+    pub(crate) fn not_ended(&self, world: &World) {
+        self.state().is_unproven |= world.has_orphans();
+    }
+
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.state().is_unproven
+    }
+
+    /// What is kept is so, or the world is told.
+    pub(crate) fn judge(&self) {
+        let mut world = self.shared.lock();
+        if let Err(why) = self.check(&world) {
+            world.accuse(why);
+        }
+    }
+
+    /// Whether all that is kept is so.
+    ///
+    /// # Errors
+    /// What is not.
+    pub(crate) fn check(&self, world: &World) -> Result<(), String> {
+        let mut state = self.state();
+        let said = self.said(&mut state)?.clone();
+        if state.is_unproven {
+            return Ok(());
+        }
+        let [now, durable] = &said;
+        check_blocks(now, world, &state.by_others)?;
+        if durable != now {
+            check_blocks(durable, world, &state.by_others)?;
+        }
+        self.check_checkpoint(world, &state)
+    }
+
+    /// Whether all of the source is on the medium of the destination, but for what others have written there.
+    ///
+    /// # Errors
+    /// What is not.
+    pub(crate) fn is_all_there(&self, world: &World) -> Result<(), String> {
+        let state = self.state();
+        let Some((_, judge)) = state.source.as_ref().filter(|_| !state.is_unproven) else {
+            return Ok(());
+        };
+        let mut all = judge.all();
+        state.by_others.iter().for_each(|range| all.remove(&range));
+        judge.claims(world, &all)
+    }
+
+    fn check_checkpoint(&self, world: &World, state: &State) -> Result<(), String> {
+        let path = Path::new(CHECKPOINT);
+        let Some((source, judge)) = &state.source else { return Ok(()) };
+        for text in [self.files.text(path), self.files.durable_text(path)].into_iter().flatten() {
+            let text = String::from_utf8_lossy(&text);
+            let checkpoint: Checkpoint =
+                text.parse().map_err(|error| format!("a checkpoint: {error}"))?;
+            if checkpoint.source != *source {
+                continue;
+            }
+            let mut flushed = checkpoint.flushed;
+            state.by_others.iter().for_each(|range| flushed.remove(&range));
+            judge.claims(world, &flushed).map_err(|why| format!("a checkpoint: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// Something is about to be written, of which no digest may be said any more: the process may be killed the next moment.
+    pub(crate) fn is_about_to_write(&self, world: &mut World, range: &Range<u64>) {
+        let why = match self.said(&mut self.state()) {
+            Ok(said)
+                if said.iter().all(|said| reader::overlapping(said, range).next().is_none()) =>
+            {
+                return;
+            }
+            Ok(_) => format!("{range:x?} is written, and digests still say what was there"),
+            Err(why) => why,
+        };
+        world.accuse(why);
+    }
+
+    /// What the file of digests says, and what it would say after a crash of the host.
+    fn said<'a>(&self, state: &'a mut State) -> Result<&'a [Blocks; 2], String> {
+        let (path, changes) = (PathBuf::from(DIGESTS), self.files.changes());
+        let said = match state.said.take().filter(|(known, _)| *known == changes) {
+            Some((_, said)) => said,
+            None => {
+                let texts = [self.files.text(&path), self.files.durable_text(&path)];
+                let [now, durable] = texts.map(|text| {
+                    text.map_or_else(|| Ok(Blocks::new()), |text| reader::blocks(&text))
+                });
+                let damaged = |why| format!("the file of digests is damaged: {why}");
+                [now.map_err(damaged)?, durable.map_err(damaged)?]
+            }
+        };
+        Ok(&state.said.insert((changes, said)).1)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the medium holds what is said of it, but for what others have written.
+fn check_blocks(blocks: &Blocks, world: &World, by_others: &RangeSet) -> Result<(), String> {
+    let disk = world.lun.disk();
+    let medium = disk.read_durable(0, usize::MAX);
+    for (start, (end, digest)) in blocks {
+        let range = *start..*end;
+        if !by_others.overlap(&range).is_empty() {
+            continue;
+        }
+        let is_so = medium.get(index(&range)).is_some_and(|is| match digest {
+            None => is.iter().all(|byte| *byte == 0),
+            Some(digest) => blake3::hash(is) == *digest,
+        });
+        if !is_so {
+            return Err(format!("digests say of {range:x?} what is not on the medium"));
+        }
+    }
+    Ok(())
+}
