@@ -61,8 +61,6 @@ struct Shared<C: Carrier> {
     duplicates: AtomicU64,
     /// A port was found in another state.
     access_news: Notify,
-    /// A path was added, or none comes.
-    joined: Notify,
     /// Requests that wait in their class.
     in_class: Waiters,
     /// For the supervisor, once nobody else knows the paths any more.
@@ -164,7 +162,6 @@ impl<C: Carrier> Paths<C> {
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
             access_news: Notify::new(),
-            joined: Notify::new(),
             in_class: Waiters::default(),
             remains: Arc::default(),
             closed: OnceLock::new(),
@@ -183,7 +180,7 @@ impl<C: Carrier> Paths<C> {
         let id = state.paths.add(carrier);
         state.schedule.add(id, room);
         self.dispatch(&mut state, now());
-        self.0.joined.notify_waiters();
+        state.flushes.path_was_added();
         id
     }
 
@@ -269,11 +266,6 @@ impl<C: Carrier> Paths<C> {
     /// Tells when a path is lost, when all of it has ended, and when there is work after a rest.
     pub(crate) fn attention(&self) -> Arc<Notify> {
         Arc::clone(&self.0.attention)
-    }
-
-    /// Tells when a path is added, or when none comes that was asked for.
-    pub(super) fn joined(&self) -> &Notify {
-        &self.0.joined
     }
 
     /// What is counted of requests as callers see them.

@@ -5,7 +5,10 @@
 //! path of its own. One that may take very long ends that session itself, since LIO reads no answer to its pings meanwhile; then
 //! another session must be there that has seen that nothing was lost.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 /// A flush that takes no longer, beside its round trip, keeps no write waiting for long.
 const SHORT: Duration = Duration::from_millis(300);
@@ -31,6 +34,8 @@ pub(super) struct FlushWatch {
     rate: u64,
     /// A flush waits for a second session.
     wants_session: bool,
+    /// A path was added, or none comes.
+    news: Arc<Notify>,
 }
 
 impl FlushWatch {
@@ -65,6 +70,21 @@ impl FlushWatch {
 
     pub(super) const fn set_wants_session(&mut self, wants: bool) {
         self.wants_session = wants;
+    }
+
+    /// Tells when a path is added, or when none comes that was asked for.
+    pub(super) fn news(&self) -> Arc<Notify> {
+        Arc::clone(&self.news)
+    }
+
+    pub(super) fn path_was_added(&self) {
+        self.news.notify_waiters();
+    }
+
+    /// No second session comes.
+    pub(super) fn none_comes(&mut self) {
+        self.wants_session = false;
+        self.news.notify_waiters();
     }
 
     /// A flush has ended well that covered so many bytes, and took this time beyond its round trip. So much was written

@@ -35,7 +35,7 @@ impl Supervisor {
         if self.lacks_one_for_flushes(paths) && (is_wanted || moves && paths.has_slow_flushes()) {
             self.open_more(1);
         } else if is_wanted && self.opening == 0 {
-            paths.no_session_for_flush();
+            paths.lock().flushes.none_comes();
         }
     }
 
@@ -49,7 +49,7 @@ impl Paths<Path> {
     /// Waits for a second session where a flush of so many bytes may take so long that the target ends the only one, and nobody would have
     /// seen then whether what was written is still there. Without one it goes on after a while.
     pub(super) async fn await_session_for_flush(&self, covered: u64) {
-        let only = {
+        let (only, news) = {
             let mut state = self.lock();
             let [(_, only)] = state.paths.open() else { return };
             if !state.paths.is_supervised() || !state.flushes.may_be_very_long(covered) {
@@ -57,14 +57,14 @@ impl Paths<Path> {
             }
             let only = only.clone();
             state.flushes.set_wants_session(true);
-            only
+            (only, state.flushes.news())
         };
         self.attention().notify_one();
         let round_trip = only.unit.session().of_plan(|plan| plan.link.round_trip());
         let limit = LOGIN + round_trip.unwrap_or_default() * LOGIN_TRIPS;
         let joined = async {
             loop {
-                let mut joined = pin!(self.joined().notified());
+                let mut joined = pin!(news.notified());
                 // Listening begins before the look, or what happens in between would go unnoticed.
                 joined.as_mut().enable();
                 if self.open().len() != 1 || !self.lock().flushes.wants_session() {
@@ -75,12 +75,6 @@ impl Paths<Path> {
         };
         drop(timeout(limit, joined).await);
         self.lock().flushes.set_wants_session(false);
-    }
-
-    /// No second session comes.
-    fn no_session_for_flush(&self) {
-        self.lock().flushes.set_wants_session(false);
-        self.joined().notify_waiters();
     }
 
     /// The write data outstanding on each connection that the target takes in time, bytes, if it is slow.
