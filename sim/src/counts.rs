@@ -15,8 +15,8 @@ pub struct Counts {
     pub flushes: u64,
     /// Faults that took effect, by their classes.
     pub faults: BTreeMap<Class, u64>,
-    /// What has happened in copies night after night, in words.
-    pub nights: BTreeMap<&'static str, u64>,
+    /// Events in repeated copies, by their description.
+    pub repeated_copies: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -29,19 +29,19 @@ impl Counts {
         *self.faults.entry(class).or_default() += count;
     }
 
-    /// Something has happened in copies night after night.
-    pub(crate) fn night(&mut self, what: &'static str) {
-        *self.nights.entry(what).or_default() += 1;
+    /// Counts an event of a repeated copy.
+    pub(crate) fn repeated_copy(&mut self, what: &'static str) {
+        *self.repeated_copies.entry(what).or_default() += 1;
     }
 
-    /// These, and those of another part of the episode.
+    /// Adds the counts of another part of the episode.
     pub fn add(&mut self, other: &Self) {
         self.writes += other.writes;
         self.reads += other.reads;
         self.flushes += other.flushes;
         other.faults.iter().for_each(|(class, count)| self.faults(*class, *count));
-        for (what, count) in &other.nights {
-            *self.nights.entry(what).or_default() += count;
+        for (what, count) in &other.repeated_copies {
+            *self.repeated_copies.entry(what).or_default() += count;
         }
     }
 }

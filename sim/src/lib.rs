@@ -11,11 +11,11 @@
 //! ```
 //! A tenth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
 //! the workload, and what a loss of power would leave is compared with what it says. An eighth of the seeds go on with a second
-//! world, of copies night after night: the same command line over a source that changes, with processes that are killed, and
-//! files of a host that crashes.
+//! world of repeated copies: one command line runs again and again over a source that changes, processes are killed, and the host
+//! that keeps the files crashes.
 //!
-//! A quarter of all episodes have troubles: what goes wrong from a begin to an end. In most of these one trouble alone goes
-//! wrong, and passes in time, so that no request may fail for it.
+//! A quarter of all episodes have troubles: faults with a beginning and an end. Most of these episodes have one trouble at a time
+//! and no other fault. It ends within the patience of the disk, so no request may fail.
 
 mod busy;
 mod carry;

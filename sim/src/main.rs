@@ -87,12 +87,12 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         begun.elapsed().as_secs_f64()
     )?;
     if arguments.counts {
-        let Counts { writes, reads, flushes, faults, nights } = counts;
+        let Counts { writes, reads, flushes, faults, repeated_copies } = counts;
         writeln!(io::stdout(), "{writes} writes, {reads} reads, {flushes} flushes")?;
         for (class, count) in faults {
             writeln!(io::stdout(), "{count:>8} {class}")?;
         }
-        for (what, count) in nights {
+        for (what, count) in repeated_copies {
             writeln!(io::stdout(), "{count:>8} {what}")?;
         }
     }

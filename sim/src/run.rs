@@ -1,8 +1,8 @@
-//! The episode of a seed: requests of many kinds, or copies; and behind some of them, copies night after night.
+//! The episode of a seed: requests of many kinds, or copies; and after some of them, repeated copies.
 
 use tokio::runtime::Builder;
 
-use crate::copy::nights;
+use crate::copy::repeated;
 use crate::episode::Report;
 use crate::settings::Settings;
 use crate::{copy, episode, panics};
@@ -17,11 +17,11 @@ pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
     } else {
         part(seed, Box::pin(episode::episode(seed, settings)))?
     };
-    if report.violation.is_some() || !nights::follow(seed) {
+    if report.violation.is_some() || !repeated::follow(seed) {
         return Ok(report);
     }
-    // In a world of its own, so that what comes before is what it always was.
-    Ok(report.and(part(seed, Box::pin(nights::episode(seed, settings)))?))
+    // In a world of its own: the random draws of the first part stay the same.
+    Ok(report.and(part(seed, Box::pin(repeated::episode(seed, settings)))?))
 }
 
 fn part(seed: u64, episode: impl Future<Output = Report>) -> std::io::Result<Report> {

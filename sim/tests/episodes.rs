@@ -7,15 +7,15 @@ use iscsi_sim::{Class, Settings, run};
 
 /// The first seed of copies of a source in use; of other copies there is one among the first few.
 const COPY_IN_USE: u64 = 128;
-/// Seeds of episodes that go on with copies night after night; in these few all happens that they are for.
-const NIGHTS: [u64; 6] = [60, 69, 48, 17, 40, 45];
+/// Seeds of episodes with repeated copies; together they have every event that is counted.
+const REPEATED_COPIES: [u64; 6] = [60, 69, 48, 17, 40, 45];
 
 /// All that is left to chance comes from the seed: the hash covers every request, every answer and every
 /// byte of a connection, with their times.
 #[test]
 fn a_seed_decides_everything() -> io::Result<()> {
     let settings = Settings { operations: 40, ..Settings::default() };
-    for seed in (0..8).chain([COPY_IN_USE, NIGHTS[0]]) {
+    for seed in (0..8).chain([COPY_IN_USE, REPEATED_COPIES[0]]) {
         let (first, second) = (run(seed, &settings)?, run(seed, &settings)?);
         assert_eq!((first.hash, first.elapsed), (second.hash, second.elapsed), "seed {seed}");
         assert_eq!(first.violation, second.violation, "seed {seed}");
@@ -64,9 +64,9 @@ fn in_episodes_requests_end_well_and_faults_of_each_class_take_effect() -> io::R
     panic!("{writes} writes, {reads} reads, {flushes} flushes, and never: {missing:?}");
 }
 
-/// What a process has left is ended by the next one, digests spare writes, and what turns out not to be there is forgotten.
+/// A run ends the sessions of a killed one, digests save writes, and a mismatch makes the digests be forgotten.
 #[test]
-fn night_after_night_processes_die_and_their_files_are_of_use() -> io::Result<()> {
+fn repeated_copies_survive_killed_processes_and_use_their_files() -> io::Result<()> {
     let mut missing = BTreeSet::from([
         "a copy ends well",
         "a process is killed",
@@ -76,10 +76,10 @@ fn night_after_night_processes_die_and_their_files_are_of_use() -> io::Result<()
         "the host crashes",
         "what was left is ended",
     ]);
-    for seed in NIGHTS {
+    for seed in REPEATED_COPIES {
         let report = run(seed, &Settings::default())?;
         assert_eq!(report.violation, None, "seed {seed}");
-        missing.retain(|what| !report.counts.nights.contains_key(what));
+        missing.retain(|what| !report.counts.repeated_copies.contains_key(what));
         if missing.is_empty() {
             return Ok(());
         }

@@ -11,8 +11,8 @@ mod content;
 mod in_use;
 mod judge;
 mod kept;
-pub(crate) mod nights;
 mod passes;
+pub(crate) mod repeated;
 mod run;
 mod source;
 mod user;
@@ -161,7 +161,7 @@ enum Ended {
 }
 
 impl<'a> Copies<'a> {
-    /// A world for copies, and who moves it on.
+    /// Makes a world for copies, and the task that moves its time on.
     fn drawn(mut rng: Rng, settings: &'a Settings) -> (Self, JoinHandle<()>) {
         let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
         let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
@@ -187,7 +187,7 @@ impl<'a> Copies<'a> {
         (copies, mover)
     }
 
-    /// What came of them.
+    /// The report of the episode.
     fn report(mut self, seed: u64, begun: Instant) -> Report {
         self.stop_going_wrong();
         let mut world = self.shared.lock();
@@ -348,7 +348,7 @@ impl<'a> Copies<'a> {
         self.go_wrong_after(Duration::ZERO);
     }
 
-    /// Things go wrong, from some time on.
+    /// Starts the faults.
     fn go_wrong_after(&mut self, pause: Duration) {
         let faults = self.faults.again();
         self.going_wrong = Some(tokio::spawn(async move {

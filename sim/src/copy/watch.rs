@@ -10,7 +10,7 @@ use iscsi_initiator::device::{BufferPool, DeviceLimits, Extent, IoFuture};
 use tokio::sync::Notify;
 
 use super::judge::Judge;
-use super::nights::Vouching;
+use super::repeated::Vouching;
 use crate::oracle::Moment;
 use crate::world::{Shared, World};
 
@@ -37,7 +37,7 @@ pub(crate) struct Watch {
     pub(crate) flushes: Notify,
     /// Power is lost now and then when it matters most.
     pub(crate) is_crashing: Arc<AtomicBool>,
-    /// Judges what is kept of copies night after night.
+    /// Judges the kept files of repeated copies.
     pub(crate) vouching: Option<Arc<Vouching>>,
 }
 
@@ -145,7 +145,7 @@ impl Device for Watched {
         Device::limits(&self.disk)
     }
 
-    /// What of them is kept in memory only outlives no process.
+    /// Whether checkpoints are kept in memory only, which survives no process.
     fn leaves(&self) -> Option<String> {
         self.watch.vouching.as_ref().and_then(|_| Device::leaves(&self.disk))
     }
@@ -156,7 +156,7 @@ impl Device for Watched {
             let ended = Device::end_left(&self.disk, told).await;
             let mut world = self.watch.shared.lock();
             match (&ended, &self.watch.vouching) {
-                (Ok(()), _) if had_orphans => world.counts.night("what was left is ended"),
+                (Ok(()), _) if had_orphans => world.counts.repeated_copy("what was left is ended"),
                 (Err(error), Some(vouching)) => {
                     world.trace.note(&format!("what was left is not ended: {error}"), &[]);
                     vouching.not_ended(&world);

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::kept::{Keeping, work};
 use super::process::Process;
 use super::vouching::DIGESTS;
-use super::{Nights, Verifies};
+use super::{RepeatedCopy, Verifies};
 use crate::copy::Ended;
 use crate::copy::judge::Judge;
 use crate::copy::source::ImageDevice;
@@ -26,40 +26,40 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{MAX_LATE, World};
 
-/// A process begins to copy, or is killed, within this time, milliseconds.
+/// Longest delay before a process begins to copy or is killed, milliseconds.
 const MAX_BEGINNING: u64 = 4000;
 
-/// How often it is looked whether a write was put off.
+/// Interval of the look for a delayed write.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// When a process is killed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     Any,
-    /// While the target puts a write of it off.
+    /// While the target delays one of its writes.
     WithLateWrites,
-    /// After its copy, of which the target may have put a write off: it was sent twice then.
+    /// After its copy. The target may still have a delayed write: one that was sent over two sessions.
     AfterTheCopy,
 }
 
-/// A copy of tonight.
-struct Tonight {
+/// One run, and what it works with.
+struct CurrentRun {
     process: Process,
     watch: Arc<Watch>,
     source: Source,
     destination: Destination,
     stop: Option<Stop>,
     end: End,
-    /// The image cannot be read at some place.
+    /// One read of the image fails.
     fails: bool,
     is_strict: bool,
 }
 
-impl Nights<'_> {
-    /// Runs the command line once; where it is the last time, nothing goes wrong.
+impl RepeatedCopy<'_> {
+    /// Runs the command line once. In the last run there are no faults.
     pub(super) async fn run(&mut self, is_last: bool) -> Result<Ended, String> {
         let rng = &mut self.copies.rng;
-        // What is left of earlier runs can mostly be ended.
+        // Most runs reach the portals where an earlier run has left sessions.
         if is_last || rng.percent(60) {
             self.copies.mend();
         }
@@ -114,20 +114,20 @@ impl Nights<'_> {
             Err(error) => return Err(format!("what is kept of copies: {error}")),
         };
         let options = self.options(&keeping);
-        let tonight = self.tonight(process, &judge, &options, stop, is_last)?;
-        let ended = self.copy(&tonight, options).await?;
-        self.copies.requests += tonight.watch.requests();
+        let current = self.current_run(process, &judge, &options, stop, is_last)?;
+        let ended = self.copy(&current, options).await?;
+        self.copies.requests += current.watch.requests();
         self.vouching.judge();
         let is_killed_late = stop == Some(Stop::Kill)
-            && (self.copies.rng.percent(50) || tonight.end == End::AfterTheCopy);
+            && (self.copies.rng.percent(50) || current.end == End::AfterTheCopy);
         match ended {
             Some(Ok(copied)) => {
-                self.has_copied(&tonight, &copied)?;
-                let ended = self.verify(&tonight, copied, &keeping).await?;
+                self.has_copied(&current, &copied)?;
+                let ended = self.verify(&current, copied, &keeping).await?;
                 Ok(if is_killed_late { Ended::Killed } else { ended })
             }
             Some(Err(failure)) => {
-                let ended = self.has_failed(&tonight, &failure)?;
+                let ended = self.has_failed(&current, &failure)?;
                 Ok(if is_killed_late { Ended::Killed } else { ended })
             }
             None if stop == Some(Stop::Kill) => Ok(Ended::Killed),
@@ -159,14 +159,14 @@ impl Nights<'_> {
         }
     }
 
-    fn tonight(
+    fn current_run(
         &mut self,
         process: &Process,
         judge: &Arc<Judge>,
         options: &Options,
         stop: Option<Stop>,
         is_last: bool,
-    ) -> Result<Tonight, String> {
+    ) -> Result<CurrentRun, String> {
         let (disk, has_connections) = self.copies.host.disk().ok_or("no disk is open")?;
         let fails = !is_last && self.copies.rng.percent(5);
         let ends = [End::Any, End::WithLateWrites, End::AfterTheCopy];
@@ -195,27 +195,27 @@ impl Nights<'_> {
         let (process, source) = (process.clone(), Source::device(source));
         let destination = Destination::device(destination);
         let is_strict = is_last || self.copies.host.is_strict;
-        Ok(Tonight { process, watch, source, destination, stop, end, fails, is_strict })
+        Ok(CurrentRun { process, watch, source, destination, stop, end, fails, is_strict })
     }
 
-    /// Copies, unless that is dropped.
+    /// Copies until the end, or until the process is killed.
     async fn copy(
         &mut self,
-        tonight: &Tonight,
+        current: &CurrentRun,
         options: Options,
     ) -> Result<Option<Result<Copied, Failure>>, String> {
-        let copy = Copy::new(tonight.source.clone(), tonight.destination.clone());
+        let copy = Copy::new(current.source.clone(), current.destination.clone());
         let copy = copy.with_options(options);
-        let (end, rng) = (tonight.end, self.copies.rng.fork());
-        let stop = tonight.stop.filter(|_| end == End::Any);
-        let user = lay(copy.control(), &tonight.watch, rng.beside(1), stop);
+        let (end, rng) = (current.end, self.copies.rng.fork());
+        let stop = current.stop.filter(|_| end == End::Any);
+        let user = lay(copy.control(), &current.watch, rng.beside(1), stop);
         if end != End::Any {
             let world = &mut self.copies.shared.lock();
             put_off(world, &mut self.copies.rng);
         }
         let dying = async {
             match end {
-                End::WithLateWrites => die_with_late_writes(&tonight.watch, rng).await,
+                End::WithLateWrites => die_with_late_writes(&current.watch, rng).await,
                 End::Any | End::AfterTheCopy => pending().await,
             }
         };
@@ -230,9 +230,9 @@ impl Nights<'_> {
         self.copies.in_time("a copy", copying).await
     }
 
-    /// A copy has ended well: the destination is what the source was.
-    fn has_copied(&self, tonight: &Tonight, copied: &Copied) -> Result<(), String> {
-        let mut world = tonight.watch.shared.lock();
+    /// Checks a copy that ended well: the destination equals the source.
+    fn has_copied(&self, current: &CurrentRun, copied: &Copied) -> Result<(), String> {
+        let mut world = current.watch.shared.lock();
         self.vouching
             .is_all_there(&world)
             .map_err(|why| format!("a copy has ended well: {why}"))?;
@@ -240,24 +240,24 @@ impl Nights<'_> {
         if (progress.done, progress.flushed) != (len, len) {
             return Err(format!("a copy of {len} bytes has ended well with {progress:?}"));
         }
-        world.counts.night("a copy ends well");
+        world.counts.repeated_copy("a copy ends well");
         if progress.skipped > 0 {
-            world.counts.night("blocks are left out");
+            world.counts.repeated_copy("blocks are left out");
         }
         Ok(())
     }
 
-    fn has_failed(&self, tonight: &Tonight, failure: &Failure) -> Result<Ended, String> {
+    fn has_failed(&self, current: &CurrentRun, failure: &Failure) -> Result<Ended, String> {
         let error = &failure.error;
-        tonight.watch.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
+        current.watch.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
         let may_fail = match error {
-            Error::Cancelled => matches!(tonight.stop, Some(Stop::Cancel | Stop::Abandon)),
-            Error::Abandoned { .. } => tonight.stop == Some(Stop::Abandon),
-            Error::Source(_) => tonight.fails,
+            Error::Cancelled => matches!(current.stop, Some(Stop::Cancel | Stop::Abandon)),
+            Error::Abandoned { .. } => current.stop == Some(Stop::Abandon),
+            Error::Source(_) => current.fails,
             Error::Destination(_) | Error::Flush(_) => {
-                !tonight.is_strict && error.iscsi().is_some()
+                !current.is_strict && error.iscsi().is_some()
             }
-            Error::Digests(cause) => !tonight.is_strict && cause.kind() == ErrorKind::StorageFull,
+            Error::Digests(cause) => !current.is_strict && cause.kind() == ErrorKind::StorageFull,
             Error::TooSmall { .. } | Error::Overflow { .. } | Error::Shrunk | _ => false,
         };
         if may_fail {
@@ -266,24 +266,24 @@ impl Nights<'_> {
         Err(format!("a copy has failed without a reason: {error}"))
     }
 
-    /// Reads back what the command line says. Where it differs, all that is known is forgotten.
+    /// Verifies as the command line says. After a mismatch all digests are forgotten.
     async fn verify(
         &mut self,
-        tonight: &Tonight,
+        current: &CurrentRun,
         copied: Copied,
         keeping: &Keeping,
     ) -> Result<Ended, String> {
         let verify = match (self.line.verifies, copied.checksums) {
             (Verifies::Read, Some(sums)) => {
-                let verify = Verify::new(tonight.source.clone(), &tonight.destination, sums);
+                let verify = Verify::new(current.source.clone(), &current.destination, sums);
                 verify.map(|verify| verify.with_earlier(keeping.done.clone().unwrap_or_default()))
             }
             (Verifies::Digests, _) => {
                 let destination = self.copies.destination()?;
-                let known = Digests::load_on(&tonight.process, DIGESTS, &destination);
+                let known = Digests::load_on(&current.process, DIGESTS, &destination);
                 let known = known.map_err(|error| format!("digests that were kept: {error}"))?;
                 let known = known.ok_or("there are no digests")?;
-                Verify::by_digests(&tonight.destination, known)
+                Verify::by_digests(&current.destination, known)
             }
             (Verifies::Nothing | Verifies::Read, _) => return Ok(Ended::Well),
         };
@@ -292,26 +292,26 @@ impl Nights<'_> {
         match self.copies.in_time("a verification", verify.run()).await? {
             Ok(_) => Ok(Ended::Well),
             Err(VerifyError::Mismatch(_)) if !by_others.is_empty() => {
-                self.forget(tonight, keeping).await
+                self.forget(current, keeping).await
             }
             Err(VerifyError::Mismatch(_)) if self.vouching.is_unproven() => Ok(Ended::Badly),
-            Err(VerifyError::Destination(_)) if !tonight.is_strict => Ok(Ended::Badly),
-            Err(VerifyError::Source(_)) if tonight.fails => Ok(Ended::Badly),
+            Err(VerifyError::Destination(_)) if !current.is_strict => Ok(Ended::Badly),
+            Err(VerifyError::Source(_)) if current.fails => Ok(Ended::Badly),
             Err(error) => Err(format!("a copy has ended well, but: {error}")),
         }
     }
 
-    async fn forget(&mut self, tonight: &Tonight, keeping: &Keeping) -> Result<Ended, String> {
+    async fn forget(&mut self, current: &CurrentRun, keeping: &Keeping) -> Result<Ended, String> {
         self.count("a copy differs");
         if let Some(file) = keeping.checkpoint.clone() {
             let total = self.image.bytes.len() as u64;
             let forget = move || file.store(RangeSet::new(), RangeSet::new(), total);
-            if work(&tonight.process, forget).await.is_err() {
+            if work(&current.process, forget).await.is_err() {
                 return Ok(Ended::Badly);
             }
         }
         let file = keeping.digests.clone();
-        if work(&tonight.process, move || file.forget()).await.is_ok() {
+        if work(&current.process, move || file.forget()).await.is_ok() {
             self.vouching.has_forgotten();
             self.count("all is forgotten");
         }
@@ -319,7 +319,7 @@ impl Nights<'_> {
     }
 }
 
-/// A target puts one of the next writes off, long enough that another process may write before.
+/// Makes a target execute one of the next writes late, so that another process may write before.
 fn put_off(world: &mut World, rng: &mut Rng) {
     let target = rng.index(0..world.targets.len());
     world.trace.note("the target puts a write off", &[target as u64]);
@@ -327,7 +327,7 @@ fn put_off(world: &mut World, rng: &mut Rng) {
     world.targets[target].config_mut().faults.push(fault);
 }
 
-/// Ends soon after a target has put a write off.
+/// Resolves soon after a target has delayed a write.
 async fn die_with_late_writes(watch: &Watch, mut rng: Rng) {
     let has_some =
         || watch.shared.lock().targets.iter().any(|target| target.put_off_commands() > 0);

@@ -1,21 +1,21 @@
-//! A file of digests, as anybody may read it by what is written of its format.
+//! A reader of digest files of its own, written from the description of the format.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a file says of a block: nothing but zeros, or this BLAKE3.
+/// The statement about a block: zeros, or this BLAKE3.
 pub(crate) type Digest = Option<[u8; 32]>;
 
-/// Blocks of data, and blocks of zeros in a row: each with its end.
+/// Statements by the first byte of their range, each with its end.
 pub(crate) type Blocks = BTreeMap<u64, (u64, Digest)>;
 
-/// The lines of the head.
+/// Number of lines of the head.
 const HEAD: usize = 6;
 
-/// What a file says of the destination.
+/// Reads all statements of a file.
 ///
 /// # Errors
-/// Where it is damaged: the last lines alone may have been cut off.
+/// Where it is damaged. Only its last lines may have been cut off.
 pub(crate) fn blocks(text: &[u8]) -> Result<Blocks, String> {
     let mut blocks = Blocks::new();
     let (mut lines, mut number, mut at) = (Vec::new(), 0, 0);
@@ -59,7 +59,7 @@ fn apply(blocks: &mut Blocks, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Nothing is known of these bytes any more; blocks of zeros around them stay.
+/// Removes the statements about these bytes; runs of zeros are split.
 fn forget(blocks: &mut Blocks, range: &Range<u64>) {
     let hit: Vec<_> = overlapping(blocks, range).map(|(start, block)| (*start, *block)).collect();
     for (start, (end, digest)) in hit {
@@ -73,7 +73,7 @@ fn forget(blocks: &mut Blocks, range: &Range<u64>) {
     }
 }
 
-/// What is said of bytes of a range.
+/// The statements that touch a range.
 pub(crate) fn overlapping<'a>(
     blocks: &'a Blocks,
     range: &'a Range<u64>,

@@ -1,4 +1,4 @@
-//! The files of a simulated host. They outlive its processes, and a crash of the host as far as they were synced.
+//! The files of a simulated host. They survive its processes; after a crash of the host only synced data and names are certain.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::rng::Rng;
 
-/// Changes of a hundred that fail, where some do.
+/// Percentage of changes that fail while failures are on.
 const FAILURES: u64 = 2;
 
 /// The files of one host. Clones are the same.
@@ -18,28 +18,28 @@ pub(crate) struct Files(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     files: Vec<File>,
-    /// Which file each path leads to, and which one it would lead to after a crash.
+    /// The file at each path, now and after a crash.
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    /// Names that were given and are not durable, in order.
+    /// Names that are not durable yet, in order.
     given: Vec<(PathBuf, usize)>,
-    /// So many changes more take effect: then their process is dead.
+    /// Number of further changes that take effect before the process is dead.
     allowance: Option<u64>,
     /// Whether changes may fail.
     fails: bool,
-    /// How many there were.
+    /// Number of changes so far.
     changes: u64,
     rng: Rng,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug, Default)]
 struct File {
     /// As processes see it.
     text: Vec<u8>,
-    /// As a crash leaves it, if it leaves nothing of what was not synced.
+    /// After a crash that loses everything that was not synced.
     durable: Vec<u8>,
-    /// What is not synced.
+    /// Changes that were not synced, in order.
     unsynced: Vec<Change>,
 }
 
@@ -61,7 +61,7 @@ impl Change {
         }
     }
 
-    /// What a crash leaves of it: a part, or zeros in its place.
+    /// What a crash may leave of a change: a part of it, or zeros.
     fn torn(&self, rng: &mut Rng) -> Self {
         match self {
             Self::Length(_) => self.clone(),
@@ -82,7 +82,7 @@ impl File {
         self.unsynced.push(change);
     }
 
-    /// Some of what was not synced is on the medium, in order.
+    /// Puts a random number of unsynced changes on the medium, in order.
     fn sync_some(&mut self, rng: &mut Rng) {
         let unsynced = mem::take(&mut self.unsynced);
         let whole = rng.index(0..unsynced.len() + 1);
@@ -111,36 +111,36 @@ impl Files {
         })))
     }
 
-    /// What a path leads to.
+    /// The content at a path.
     pub(crate) fn text(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(path).map(|number| state.files[*number].text.clone())
     }
 
-    /// What it would lead to after a crash that leaves nothing of what was not synced.
+    /// The content at a path after a crash that loses everything unsynced.
     pub(crate) fn durable_text(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.durable_names.get(path).map(|number| state.files[*number].durable.clone())
     }
 
-    /// How many changes there were.
+    /// Number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.state().changes
     }
 
-    /// From now on changes fail now and then, or no more.
+    /// Switches failures on or off.
     pub(crate) fn fail(&self, fails: bool) {
         self.state().fails = fails;
     }
 
-    /// Does what a process was doing when it was killed: so many changes of it take effect, and no more.
+    /// Runs the work that a killed process had begun; `left` further changes take effect.
     pub(crate) fn killed_in(&self, work: impl FnOnce(), changes: u64) {
         self.state().allowance = Some(changes);
         work();
         self.state().allowance = None;
     }
 
-    /// The user removes a file, and waits until that is durable.
+    /// Removes a file, durably, as the user.
     pub(crate) fn remove(&self, path: &Path) {
         let mut state = self.state();
         state.changes += 1;
@@ -149,7 +149,7 @@ impl Files {
         state.given.retain(|(given, _)| given != path);
     }
 
-    /// The host crashes. Of what was not synced some is there: of each file, and of the names, what was done first.
+    /// Crashes the host. Of each file, and of the names, a random number of the first unsynced changes survives.
     pub(crate) fn crash(&self) {
         let mut state = self.state();
         let State { files, names, durable_names, given, rng, changes, .. } = &mut *state;
@@ -163,7 +163,7 @@ impl Files {
         names.clone_from(durable_names);
     }
 
-    /// A file without a name; its number.
+    /// Makes a file without a name; returns its number.
     pub(super) fn create(&self) -> io::Result<usize> {
         self.state().may_change()?;
         let mut state = self.state();
@@ -195,7 +195,7 @@ impl Files {
         Ok(())
     }
 
-    /// What fails is told once: what was to be synced counts as that from then on.
+    /// A failed sync is reported once, as by the kernel: later syncs say nothing of it.
     pub(super) fn sync(&self, number: usize) -> io::Result<()> {
         let mut state = self.state();
         let is_dead = state.is_dead();
@@ -203,7 +203,7 @@ impl Files {
         let State { files, rng, .. } = &mut *state;
         match may_change {
             Ok(()) => files[number].sync(),
-            // What was to be synced may be on the medium in part.
+            // A part of the changes may be on the medium.
             Err(_) if !is_dead => files[number].sync_some(rng),
             Err(_) => {}
         }
@@ -236,7 +236,7 @@ impl State {
         self.allowance == Some(0)
     }
 
-    /// Whether a change takes effect.
+    /// Whether the next change takes effect.
     fn may_change(&mut self) -> io::Result<()> {
         self.changes += 1;
         if self.is_dead() {

@@ -1,4 +1,4 @@
-//! Whether what is kept of copies is so.
+//! Whether digests and checkpoints tell the truth.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::world::{Shared, World};
 pub(crate) const DIGESTS: &str = "digests";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// Judges files of digests and checkpoints, at any time: no process that is killed, and no crash of host or target, may leave
-/// them with a word that is not so.
+/// Judges digests and checkpoints at any time: neither a killed process nor a crash of host or target may leave a false statement
+/// in them.
 #[derive(Debug)]
 pub(crate) struct Vouching {
     shared: Arc<Shared>,
@@ -26,13 +26,13 @@ pub(crate) struct Vouching {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What others have written to the destination, that the copies do not know of.
+    /// Ranges of the destination that others have written.
     by_others: RangeSet,
-    /// A copy has said that what is left of earlier ones may still arrive.
+    /// A copy has reported that writes of an earlier run may still arrive.
     is_unproven: bool,
-    /// What is copied.
+    /// The current image.
     source: Option<(Identity, Arc<Judge>)>,
-    /// What files say, after so many changes of files.
+    /// What the files said after this number of changes of files.
     said: Option<(u64, [Blocks; 2])>,
 }
 
@@ -42,17 +42,17 @@ impl Vouching {
         Self { shared, files, state: Mutex::default() }
     }
 
-    /// Other copies begin, and nothing of those before is on its way.
+    /// A new command line begins; no command of an earlier one is left.
     pub(crate) fn begin_anew(&self) {
         *self.state() = State::default();
     }
 
-    /// This is copied from now on.
+    /// Sets the image that is copied from now on.
     pub(crate) fn copies(&self, source: Identity, judge: &Arc<Judge>) {
         self.state().source = Some((source, Arc::clone(judge)));
     }
 
-    /// Others have written to the destination.
+    /// Notes that others have written to the destination.
     pub(crate) fn others_have_written(&self, range: Range<u64>) {
         self.state().by_others.insert(range);
     }
@@ -61,13 +61,12 @@ impl Vouching {
         self.state().by_others.clone()
     }
 
-    /// All that copies knew was forgotten: what they say from now on is of what they write.
+    /// Notes that all digests were forgotten: later ones come from later writes.
     pub(crate) fn has_forgotten(&self) {
         self.state().by_others = RangeSet::new();
     }
 
-    /// Nothing proves that what is left of earlier copies has ended, and that was said. Where there is nothing, it need
-    /// not be proven.
+    /// Notes that a copy reported unproven sessions of earlier runs. Without such sessions there is nothing to prove.
     pub(crate) fn not_ended(&self, world: &World) {
         self.state().is_unproven |= world.has_orphans();
     }
@@ -76,7 +75,7 @@ impl Vouching {
         self.state().is_unproven
     }
 
-    /// What is kept is so, or the world is told.
+    /// Checks what is kept, and accuses the program of a false statement.
     pub(crate) fn judge(&self) {
         let mut world = self.shared.lock();
         if let Err(why) = self.check(&world) {
@@ -84,10 +83,10 @@ impl Vouching {
         }
     }
 
-    /// Whether all that is kept is so.
+    /// Checks every statement of the kept files.
     ///
     /// # Errors
-    /// What is not.
+    /// The first false one.
     pub(crate) fn check(&self, world: &World) -> Result<(), String> {
         let mut state = self.state();
         let said = self.said(&mut state)?.clone();
@@ -102,10 +101,10 @@ impl Vouching {
         self.check_checkpoint(world, &state)
     }
 
-    /// Whether all of the source is on the medium of the destination, but for what others have written there.
+    /// Checks that the medium of the destination holds the whole source, except where others have written.
     ///
     /// # Errors
-    /// What is not.
+    /// The first difference.
     pub(crate) fn is_all_there(&self, world: &World) -> Result<(), String> {
         let state = self.state();
         let Some((_, judge)) = state.source.as_ref().filter(|_| !state.is_unproven) else {
@@ -133,7 +132,7 @@ impl Vouching {
         Ok(())
     }
 
-    /// Something is about to be written, of which no digest may be said any more: the process may be killed the next moment.
+    /// Checks a write before it is sent: no digest may cover its range, since the process may be killed at once.
     pub(crate) fn is_about_to_write(&self, world: &mut World, range: &Range<u64>) {
         let why = match self.said(&mut self.state()) {
             Ok(said)
@@ -147,7 +146,7 @@ impl Vouching {
         world.accuse(why);
     }
 
-    /// What the file of digests says, and what it would say after a crash of the host.
+    /// The statements of the digest file, now and after a crash of the host.
     fn said<'a>(&self, state: &'a mut State) -> Result<&'a [Blocks; 2], String> {
         let (path, changes) = (PathBuf::from(DIGESTS), self.files.changes());
         let said = match state.said.take().filter(|(known, _)| *known == changes) {
@@ -169,7 +168,7 @@ impl Vouching {
     }
 }
 
-/// Whether the medium holds what is said of it, but for what others have written.
+/// Checks one statement against the medium, except where others have written.
 fn check_blocks(blocks: &Blocks, world: &World, by_others: &RangeSet) -> Result<(), String> {
     let disk = world.lun.disk();
     let medium = disk.read_durable(0, usize::MAX);

@@ -1,4 +1,4 @@
-//! One process of a host, which works on its files.
+//! One process of the host, which works on its files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::files::Files;
 use super::vouching::Vouching;
 use crate::rng::Rng;
 
-/// So many changes a process may have made of those that it was at when it is killed.
+/// Most changes that a killed process still completes.
 const MAX_CHANGES: u64 = 6;
 
 /// A process of a host. Clones are the same.
@@ -26,11 +26,11 @@ pub(crate) struct Process {
     works: Arc<Mutex<Works>>,
 }
 
-/// What threads of it do.
+/// Work for its threads.
 struct Works {
     under_way: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
     begun: u64,
-    /// How long one takes, milliseconds at most.
+    /// Longest time that one takes, milliseconds.
     max_time: u64,
     has_ended: bool,
     rng: Rng,
@@ -44,7 +44,7 @@ impl Process {
         Self { files: files.clone(), vouching: Arc::clone(vouching), works }
     }
 
-    /// It ends, and what it was doing with its files ends anywhere.
+    /// Kills it: its work on files stops at any change.
     pub(crate) fn end(&self) {
         let mut works = self.works();
         works.has_ended = true;
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// Does a work, if it is not done.
+    /// Runs the work, unless it has run.
     fn work(&self, number: u64) {
         let work = self.works().under_way.remove(&number);
         if let Some(work) = work {
@@ -110,7 +110,7 @@ impl HostFiles for Process {
     }
 }
 
-/// A file that a process has open.
+/// An open file of a process.
 #[derive(Debug)]
 struct Open {
     files: Files,

@@ -1,4 +1,4 @@
-//! What a process does with its files before it copies.
+//! The kept files of a process, opened before it copies.
 
 use std::io;
 use std::path::Path;
@@ -8,21 +8,21 @@ use iscsi_copy::simulation::HostFiles;
 use iscsi_copy::{CheckpointError, CheckpointFile, DigestFile, Identity, RangeSet};
 use tokio::sync::oneshot;
 
-use super::Nights;
+use super::RepeatedCopy;
 use super::process::Process;
 use super::vouching::{CHECKPOINT, DIGESTS};
 
-/// What a process has found, and keeps.
+/// The files that a process found and keeps.
 #[derive(Debug)]
 pub(super) struct Keeping {
     pub(super) digests: DigestFile,
     pub(super) checkpoint: Option<CheckpointFile>,
-    /// What is there by the checkpoint, if there was one.
+    /// The ranges that the checkpoint calls flushed, if there was one.
     pub(super) done: Option<RangeSet>,
 }
 
-impl Nights<'_> {
-    /// What a process does with its files before it copies. A checkpoint of another night the user removes.
+impl RepeatedCopy<'_> {
+    /// Opens the kept files of a process before it copies. The user removes a checkpoint of an earlier source.
     pub(super) fn keep(
         &self,
         process: Process,
@@ -40,7 +40,7 @@ impl Nights<'_> {
                 let file = CheckpointFile::new_on(Arc::clone(&on), CHECKPOINT, source, destination);
                 let again = file.clone();
                 done = work(&process, move || match again.load() {
-                    Err(error) if is_of_another_night(&error) => {
+                    Err(error) if is_of_another_run(&error) => {
                         files.remove(Path::new(CHECKPOINT));
                         again.load()
                     }
@@ -59,7 +59,7 @@ impl Nights<'_> {
     }
 }
 
-/// Works on files of a process.
+/// Runs work on the files of a process.
 pub(super) async fn work<T: Send + 'static>(
     process: &Process,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -69,7 +69,7 @@ pub(super) async fn work<T: Send + 'static>(
     is_done.await.map_err(io::Error::other)?
 }
 
-fn is_of_another_night(error: &io::Error) -> bool {
+fn is_of_another_run(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(CheckpointError::OtherSource { .. }))
 }

@@ -1,11 +1,11 @@
-//! Copies night after night: the same command line, run again and again over a source that changes meanwhile, with a file of
-//! digests and now and then a checkpoint, while processes are killed, hosts crash and things go wrong.
+//! Repeated copies: one command line runs again and again over a source that changes between the runs, as a nightly backup does. It keeps
+//! a file of digests and sometimes a checkpoint, while processes are killed, the host crashes and the target has faults.
 //!
 //! ```text
-//!  image of tonight ──► a process: iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
+//!  current image    ──► a process: iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
 //!                            │                                          ▲                            │
-//!                            └──► Files: digests, checkpoint            └── what dead ones have left │
-//!                                   └──► Vouching: is it so, at any time? ◄──────────────────────────┘
+//!                            └──► Files: digests, checkpoint            └── writes of killed ones    │
+//!                                   └──► Vouching: is that true?          ◄──────────────────────────┘
 //! ```
 
 mod files;
@@ -33,74 +33,75 @@ use crate::episode::{QUIET, Report};
 use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
 
-/// Episodes of a hundred that they follow.
+/// Percentage of seeds with repeated copies.
 const SHARE: u64 = 12;
-/// What decides about them.
-const NIGHTS: u64 = 0x6e69_6768_7473;
-/// So many times as many requests as an episode are made in them.
+/// Separates their random draws from all others.
+const STREAM: u64 = 0x6e69_6768_7473;
+/// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 3;
-/// So many runs may fail that have to end well, because of what others have written.
+/// The last run must end well; this many may fail because of what others have written.
 const MAX_LAST_RUNS: usize = 4;
 
-/// Whether they follow the episode of a seed.
+/// Whether the episode of this seed has repeated copies.
 pub(crate) fn follow(seed: u64) -> bool {
-    mix(seed ^ NIGHTS) % 100 < SHARE
+    mix(seed ^ STREAM) % 100 < SHARE
 }
 
-/// Nights of copies, one command line after the other, until there were enough requests.
+/// Runs command lines, one after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
     let mut settings = settings.clone();
-    // Whether another unit is there, other copies try.
+    // Exchanged units are the business of the other copies.
     settings
         .classes
         .retain(|class| !matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange));
-    let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ NIGHTS)), &settings);
-    let mut nights = Nights::new(copies);
-    while nights.copies.requests < LENGTH * settings.operations && nights.copies.is_well() {
-        if let Err(why) = Box::pin(nights.line()).await {
-            nights.copies.shared.lock().accuse(why);
+    let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ STREAM)), &settings);
+    let mut repeated = RepeatedCopy::new(copies);
+    while repeated.copies.requests < LENGTH * settings.operations && repeated.copies.is_well() {
+        if let Err(why) = Box::pin(repeated.line()).await {
+            repeated.copies.shared.lock().accuse(why);
         }
     }
     mover.abort();
-    nights.copies.report(seed, begun)
+    repeated.copies.report(seed, begun)
 }
 
-/// What is done about what a copy has left at the destination, by the command line.
+/// How the command line verifies the destination (`--verify`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Verifies {
     Nothing,
-    /// What was read is read back.
+    /// Compares with what was read from the source.
     Read,
-    /// All that the digests know is read back.
+    /// Compares everything that the digests know.
     Digests,
 }
 
-/// A command line.
+/// The options of a command line.
 #[derive(Debug)]
 struct Line {
-    /// It says that the destination reads as zeros, which it did when it was given first.
+    /// `--destination-is-zero`, which is true for the first run.
     says_zero: bool,
     has_checkpoint: bool,
     verifies: Verifies,
-    /// Bytes of a block of digests.
+    /// Length of a digest's block, bytes.
     block_size: u64,
-    /// Others write to the destination now and then.
+    /// Others write to the destination between the runs.
     has_others: bool,
 }
 
-struct Nights<'a> {
+struct RepeatedCopy<'a> {
     copies: Copies<'a>,
     files: Files,
     vouching: Arc<Vouching>,
     line: Line,
-    /// What is copied tonight, and what was before; how many there were.
     image: Image,
+    /// The image of the run before.
     before: Image,
+    /// Number of images so far.
     images: u64,
 }
 
-impl<'a> Nights<'a> {
+impl<'a> RepeatedCopy<'a> {
     fn new(mut copies: Copies<'a>) -> Self {
         let files = Files::new(copies.rng.fork());
         let vouching = Arc::new(Vouching::new(&copies.shared, &files));
@@ -115,7 +116,7 @@ impl<'a> Nights<'a> {
         Self { copies, files, vouching, line, before: image.clone(), image, images: 0 }
     }
 
-    /// A command line that is run again and again.
+    /// Runs one command line several times.
     async fn line(&mut self) -> Result<(), String> {
         self.begin();
         for _ in 0..self.copies.rng.index(2..9) {
@@ -144,7 +145,7 @@ impl<'a> Nights<'a> {
         Err("nothing is wrong, but no copy ends well".to_owned())
     }
 
-    /// A command line that nobody has run yet.
+    /// Draws a new command line, and removes the files of the last one.
     fn begin(&mut self) {
         [DIGESTS, CHECKPOINT].iter().for_each(|path| self.files.remove(Path::new(path)));
         self.vouching.begin_anew();
@@ -174,7 +175,7 @@ impl<'a> Nights<'a> {
         self.copies.shared.lock().trace.note(&what, &[len as u64]);
     }
 
-    /// Another day: somebody has written to the source, or it is what it was the day before.
+    /// Changes the source, or takes it back to the state before.
     fn change_image(&mut self) {
         let rng = &mut self.copies.rng;
         self.images += 1;
@@ -192,7 +193,7 @@ impl<'a> Nights<'a> {
         self.copies.shared.lock().trace.note("the source has changed", &[self.images]);
     }
 
-    /// Others write to the destination, of which copies are not told.
+    /// Another host writes to the destination, unknown to the copies.
     fn write_by_others(&mut self) {
         let rng = &mut self.copies.rng;
         let world = self.copies.shared.lock();
@@ -209,7 +210,7 @@ impl<'a> Nights<'a> {
         self.count("others write");
     }
 
-    /// The last copy has ended well: after whatever comes late, and a loss of power, all of it is there.
+    /// After the last copy: the destination equals the source even after late writes and a loss of power.
     async fn settle(&mut self) -> Result<(), String> {
         self.quiet().await?;
         let world = self.copies.shared.lock();
@@ -222,7 +223,7 @@ impl<'a> Nights<'a> {
         }
     }
 
-    /// Waits until nothing is left of anybody.
+    /// Waits until the target has carried out or dropped every command.
     async fn quiet(&mut self) -> Result<(), String> {
         self.copies.mend();
         sleep(QUIET).await;
@@ -235,11 +236,11 @@ impl<'a> Nights<'a> {
     fn count(&self, what: &'static str) {
         let mut world = self.copies.shared.lock();
         world.trace.note(what, &[]);
-        world.counts.night(what);
+        world.counts.repeated_copy(what);
     }
 }
 
-/// An image that somebody has written to, here and there.
+/// The image with a few random writes.
 fn changed(image: &Image, rng: &mut Rng) -> Image {
     let (mut bytes, mut holes) = (BytesMut::from(&image.bytes[..]), image.holes.clone());
     for _ in 0..rng.index(1..6) {
