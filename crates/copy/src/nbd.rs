@@ -41,7 +41,9 @@ pub enum NbdError {
         cause: io::Error,
     },
     /// The server does not answer the handshake.
-    #[error("{0}: the server does not answer; is it one of NBD?")]
+    #[error(
+        "{0}: the server does not answer; is it one of NBD, and does it take another client (qemu-nbd --shared)?"
+    )]
     Silent(String),
     /// The server has another idea, or no such export.
     #[error("{place}: {cause}")]

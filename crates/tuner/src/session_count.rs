@@ -70,11 +70,14 @@ pub enum Step {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SessionCount {
-    /// How many there may be, and how many were allowed at the beginning.
+    /// Maximum number of sessions now. A [cap](Self::cap) lowers it for a while.
     max: u32,
+    /// Maximum that the caller allows.
     allowed: u32,
-    /// When `max` was first seen to be less than that; `Some(None)` before anything was.
-    capped: Option<Option<Duration>>,
+    /// Time of the last reading.
+    now: Duration,
+    /// When the cap ends.
+    capped_until: Option<Duration>,
     reason: String,
     phase: Phase,
     /// No trial before that time.
@@ -142,7 +145,7 @@ const MAX_WITHOUT_LOSS: u32 = 32;
 /// up: the time, and in round trips.
 const MAX_UNJUDGED: Duration = Duration::from_secs(4);
 const MAX_UNJUDGED_ROUND_TRIPS: u32 = 40;
-/// So long it is not asked for more sessions than the target has granted.
+/// How long a cap holds after the target has refused a further session.
 const CAP_TIME: Duration = Duration::from_secs(600);
 /// The link must have been full for so long before fewer are tried.
 const FULL_TIME: Duration = Duration::from_secs(4);
@@ -155,7 +158,8 @@ impl SessionCount {
         Self {
             max: max.max(1),
             allowed: max.max(1),
-            capped: None,
+            now: Duration::ZERO,
+            capped_until: None,
             reason: reason.into(),
             phase: Phase::Steady { since: None },
             pause_until: Duration::ZERO,
@@ -173,11 +177,11 @@ impl SessionCount {
         &self.reason
     }
 
-    /// No more sessions are to be had, for a reason: what is there has to do for ten minutes. Then a target that was being changed, or had other
-    /// guests, may have room again.
+    /// The target refuses further sessions, for this reason: at most `max` are asked for in the next ten minutes. After that the target may
+    /// have room again: it was being reconfigured, or other initiators have left.
     pub fn cap(&mut self, max: u32, reason: impl Into<String>) {
         self.max = max.max(1).min(self.allowed);
-        self.capped = Some(None);
+        self.capped_until = Some(self.now + CAP_TIME);
         self.reason = reason.into();
         self.phase = Phase::Steady { since: None };
     }
@@ -185,7 +189,10 @@ impl SessionCount {
     /// Takes a reading in; to be called several times a second while there is work.
     pub fn observe(&mut self, now: &SessionsReading) -> Step {
         self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
-        self.lift_cap(now.time);
+        self.now = now.time;
+        if self.capped_until.is_some_and(|until| now.time >= until) {
+            (self.max, self.capped_until) = (self.allowed, None);
+        }
         if !now.is_busy {
             self.discard();
             return self.without_work(now);
@@ -201,13 +208,6 @@ impl SessionCount {
             }
             Phase::Steady { since: Some(since) } => self.steady(&since, now),
             Phase::Trial { before, until, since } => self.trial(before, until, since, now),
-        }
-    }
-
-    fn lift_cap(&mut self, now: Duration) {
-        let Some(since) = &mut self.capped else { return };
-        if now.saturating_sub(*since.get_or_insert(now)) >= CAP_TIME {
-            (self.max, self.capped) = (self.allowed, None);
         }
     }
 

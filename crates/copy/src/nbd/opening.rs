@@ -1,7 +1,6 @@
 //! How long a server is waited for that is not there yet: [`NbdUri::open_patience`].
 
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use iscsi_nbd::client::HandshakeError;
 use iscsi_nbd::{Export, OptionError};
@@ -10,12 +9,9 @@ use tokio::time::{Instant, sleep};
 use super::NbdError;
 use super::connections::Connections;
 use super::dirty_bitmap::DirtyBitmap;
+use super::reopening::{FIRST_PAUSE, MAX_PAUSE};
 use super::uri::NbdUri;
 use crate::range_set::RangeSet;
-
-/// The pause before the second try, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 impl NbdError {
     /// Whether a server that is only starting can answer so: nothing listens, or the export is not there yet.

@@ -13,9 +13,9 @@ use super::sameness::difference;
 use super::standing::{End, Standing};
 use super::uri::NbdUri;
 
-/// The pause before the second try, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// Pause between the first two tries to connect; it doubles up to the maximum.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens the lost connections of a device again.
 #[derive(Debug)]

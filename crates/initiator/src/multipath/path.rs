@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iscsi_session::Completion;
 
@@ -10,6 +11,7 @@ use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::Room;
 use crate::multipath::life::Life;
+use crate::session::Session;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
@@ -30,6 +32,14 @@ pub(crate) struct ItlNexus {
 
 /// The window of a target that has not said.
 const USUAL_WINDOW: u32 = 64;
+/// Time, and number of round trips, that [`wait_limit`] allows for a login and its first questions.
+const LOGIN: Duration = Duration::from_secs(1);
+const LOGIN_TRIPS: u32 = 20;
+
+/// How long a disk waits for a further path, or for the names of other portals. It works without them.
+pub(crate) fn wait_limit(session: &Session) -> Duration {
+    LOGIN + session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default() * LOGIN_TRIPS
+}
 
 impl Path {
     /// A path that begins its life.

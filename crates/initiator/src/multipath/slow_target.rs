@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use iscsi_session::Notice;
 use tokio::time::timeout;
@@ -11,15 +10,11 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::PathId;
-use crate::multipath::path::Path;
+use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::report::Report;
 use crate::multipath::supervisor::{Supervisor, count, span_of};
 use crate::options::sessions::Sessions;
 use crate::session::Session;
-
-/// So long, and so many round trips, a flush waits for a second session.
-const LOGIN: Duration = Duration::from_secs(1);
-const LOGIN_TRIPS: u32 = 20;
 
 impl Supervisor {
     /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was logged out is
@@ -60,8 +55,7 @@ impl Paths<Path> {
             (only, state.flushes.news())
         };
         self.attention().notify_one();
-        let round_trip = only.unit.session().of_plan(|plan| plan.link.round_trip());
-        let limit = LOGIN + round_trip.unwrap_or_default() * LOGIN_TRIPS;
+        let limit = wait_limit(only.unit.session());
         let joined = async {
             loop {
                 let mut joined = pin!(news.notified());

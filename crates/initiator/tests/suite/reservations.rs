@@ -12,26 +12,26 @@ use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sens
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use tokio::time::sleep;
 
-const BLOCKS: u64 = 2048;
-const KEY: u64 = 0xa;
-const OTHER: u64 = 0xb;
-const WRITE_EXCLUSIVE_REGISTRANTS: u8 = 5;
+pub(crate) const BLOCKS: u64 = 2048;
+pub(crate) const KEY: u64 = 0xa;
+pub(crate) const OTHER: u64 = 0xb;
+pub(crate) const WRITE_EXCLUSIVE_REGISTRANTS: u8 = 5;
 
-fn options(sessions: u32) -> Options {
+pub(crate) fn options(sessions: u32) -> Options {
     Options::default()
         .with_sessions(Sessions::Fixed(sessions))
         .with_reservation_key(ReservationKey(KEY))
 }
 
-async fn start() -> Rig {
+pub(crate) async fn start() -> Rig {
     Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await
 }
 
-async fn open(rig: &Rig, options: Options) -> Disk {
+pub(crate) async fn open(rig: &Rig, options: Options) -> Disk {
     soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
 }
 
-fn reservations(rig: &Rig) -> Reservations {
+pub(crate) fn reservations(rig: &Rig) -> Reservations {
     rig.server.with(|target| target.config_mut().units[&0].reservations.clone())
 }
 
@@ -460,143 +460,4 @@ async fn prs_18_a_release_asks_every_session() {
     assert!(reservations.reserve_by_another(WRITE_EXCLUSIVE_REGISTRANTS));
     soon(disk.release(ReservationType::WriteExclusiveRegistrantsOnly)).await.unwrap();
     assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, OTHER)));
-}
-
-const LEFT_BEHIND: u64 = 0xa1;
-
-/// Whether a key is that of an earlier process of the same host.
-fn is_left_behind(key: ReservationKey) -> bool {
-    key.0 & !0xf == LEFT_BEHIND & !0xf
-}
-
-/// PRS-19: what a process that was killed has left is taken over, and what it had under way ends.
-#[tokio::test]
-async fn prs_19_what_is_left_behind_is_taken_over() {
-    for holds in [false, true] {
-        let rig = start().await;
-        let reservations = reservations(&rig);
-        reservations.register_by_another(LEFT_BEHIND);
-        assert_eq!(holds && reservations.reserve_by_another(WRITE_EXCLUSIVE_REGISTRANTS), holds);
-        let disk = open(&rig, options(4)).await;
-        soon(disk.reserve_exclusively(is_left_behind)).await.unwrap();
-        let ours = (vec![KEY; 4], Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
-        assert_eq!((reservations.keys(), reservations.holder()), ours);
-        let aborts = |target: &Target| {
-            target.commands().iter().any(|it| (it.cdb[0], it.cdb[1] & 0x1f) == (0x5f, 5))
-        };
-        assert!(rig.server.with(|target| aborts(target)), "PREEMPT AND ABORT");
-        soon(disk.reserve_exclusively(is_left_behind)).await.expect("once more changes nothing");
-        assert_eq!((reservations.keys(), reservations.holder()), ours);
-        soon(disk.write_at(0, vec![1; 512 << 10])).await.unwrap();
-        soon(disk.logout()).await.unwrap();
-        assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
-        rig.assert_clean();
-    }
-}
-
-/// PRS-19: a unit that aborts nothing, by a PREEMPT AND ABORT that it does not know, fences off all the same.
-#[tokio::test]
-async fn prs_19_a_unit_without_preempt_and_abort() {
-    let rig = start().await;
-    let reservations = reservations(&rig);
-    reservations.register_by_another(LEFT_BEHIND);
-    let disk = open(&rig, options(1)).await;
-    let asked = |target: &mut Target| {
-        target.commands().iter().filter(|it| (it.cdb[0], it.cdb[1] & 0x1f) == (0x5e, 0)).count()
-    };
-    let before = rig.server.with(|target| {
-        target.hold();
-        asked(target)
-    });
-    let reserving = tokio::spawn({
-        let disk = disk.clone();
-        async move { disk.reserve_exclusively(is_left_behind).await }
-    });
-    until(|| rig.server.with(asked) > before).await;
-    // What follows READ KEYS.
-    rig.server.with(|target| {
-        target.end_next_with(Outcome::check(Sense::new(5, 0x24, 0)));
-        target.resume();
-        target.release();
-    });
-    soon(reserving).await.unwrap().unwrap();
-    let ours = (vec![KEY], Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
-    assert_eq!((reservations.keys(), reservations.holder()), ours);
-}
-
-/// PRS-10, PRS-12, PRS-16: LIO that cannot store registrations ends each change with an error, and has made it.
-#[tokio::test]
-async fn prs_10_a_change_that_ends_with_an_error_may_be_made() {
-    let rig = Rig::start(512, BLOCKS, |config| {
-        config.keys.default_time2wait = 0;
-        config.units.get_mut(&0).unwrap().behavior.forgetful_registrations = true;
-    })
-    .await;
-    let reservations = reservations(&rig);
-    reservations.register_by_another(LEFT_BEHIND);
-    let disk = open(&rig, options(4)).await;
-    soon(disk.reserve_exclusively(is_left_behind)).await.unwrap();
-    let ours = (vec![KEY; 4], Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
-    assert_eq!((reservations.keys(), reservations.holder()), ours);
-    rig.server.with(Target::drop_connections);
-    soon(disk.write_at(0, vec![7; 64 << 10])).await.unwrap();
-    until(|| disk.spread().sessions == 4).await;
-    soon(disk.logout()).await.unwrap();
-    assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
-}
-
-/// PRS-19: whoever else is registered could write: the unit is not had, and nothing of the other one changes.
-#[tokio::test]
-async fn prs_19_another_that_is_registered_keeps_the_unit() {
-    for holds in [None, Some(1), Some(WRITE_EXCLUSIVE_REGISTRANTS), Some(7)] {
-        let rig = start().await;
-        let reservations = reservations(&rig);
-        reservations.register_by_another(OTHER);
-        assert!(holds.is_none_or(|kind| reservations.reserve_by_another(kind)));
-        let disk = open(&rig, options(2)).await;
-        let reserving = tokio::spawn({
-            let disk = disk.clone();
-            async move { disk.reserve_exclusively(is_left_behind).await }
-        });
-        while !reserving.is_finished() {
-            let_pass(Duration::from_secs(1)).await;
-        }
-        let error = reserving.await.unwrap().unwrap_err();
-        let another = ReservationKey(OTHER);
-        assert!(matches!(error, Error::RegisteredByAnother { key } if key == another), "{error}");
-        soon(disk.logout()).await.unwrap();
-        let as_before = (vec![OTHER], holds.map(|kind| (kind, OTHER)));
-        assert_eq!((reservations.keys(), reservations.holder()), as_before);
-    }
-}
-
-/// PRS-19: of two that want a unit at the same time one is refused, and leaves; the other one has it then.
-#[tokio::test]
-async fn prs_19_one_that_leaves_is_waited_for() {
-    let rig = start().await;
-    let reservations = reservations(&rig);
-    let other = open(&rig, options(1).with_reservation_key(ReservationKey(OTHER))).await;
-    let disk = open(&rig, options(1)).await;
-    let reserving = tokio::spawn({
-        let disk = disk.clone();
-        async move { disk.reserve_exclusively(is_left_behind).await }
-    });
-    let_pass(Duration::from_secs(1)).await;
-    assert!(!reserving.is_finished());
-    soon(other.logout()).await.unwrap();
-    while !reserving.is_finished() {
-        let_pass(Duration::from_secs(1)).await;
-    }
-    reserving.await.unwrap().unwrap();
-    let ours = (vec![KEY], Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
-    assert_eq!((reservations.keys(), reservations.holder()), ours);
-}
-
-/// PRS-19: without a key there is nothing to reserve by.
-#[tokio::test]
-async fn prs_19_a_disk_without_a_key() {
-    let rig = start().await;
-    let disk = open(&rig, Options::default()).await;
-    let reserved = soon(disk.reserve_exclusively(is_left_behind)).await;
-    assert!(matches!(reserved, Err(Error::NoReservationKey)));
 }

@@ -50,7 +50,7 @@ pub(crate) struct Tuner {
     /// Where the connection leads.
     address: SocketAddr,
     stall_watch: StallWatch,
-    /// How the connection stood still at the last look, and how long a full segment is.
+    /// How the connection stood still at the last look.
     stall: Option<Stall>,
     /// Whether the plan is set on a connection.
     is_applied: bool,

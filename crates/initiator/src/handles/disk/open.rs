@@ -23,7 +23,7 @@ use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::Room;
-use crate::multipath::path::Path;
+use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::portals::Portals;
 use crate::multipath::reopen::{ExpectedUnit, Opener};
 use crate::multipath::report::Report;
@@ -37,11 +37,6 @@ use crate::state::budget::Budget;
 use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
-
-/// What a disk is only better with, further sessions and the names of other portals, is waited for this long, and this
-/// many round trips.
-const PATIENCE: Duration = Duration::from_secs(1);
-const PATIENCE_TRIPS: u32 = 20;
 
 impl Session {
     /// The disk that the URL names.
@@ -169,11 +164,6 @@ async fn first_disk(
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
     unit.state().across.transitions.cut_short(false);
     Ok(disk)
-}
-
-/// How long a disk waits for what it is only better with.
-fn wait_limit(session: &Session) -> Duration {
-    PATIENCE + session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default() * PATIENCE_TRIPS
 }
 
 /// Logs in at the first portal that answers, and notes those before it. Where others are left to be tried, it is not
