@@ -1,4 +1,4 @@
-//! Targets that answer nothing for a while, though their hosts take and acknowledge all that comes.
+//! Targets that answer nothing for a while, although their hosts acknowledge all data.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::clock;
 /// SYNCHRONIZE CACHE (10) and (16).
 const FLUSHES: [u8; 2] = [0x35, 0x91];
 
-/// A time in which something answers nothing.
+/// A period without answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub(crate) since: Instant,
@@ -23,7 +23,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// One that begins now.
+    /// A period that begins now.
     pub(crate) fn of(lasts: Duration) -> Self {
         let since = clock::now();
         Self { since, until: since + lasts }
@@ -38,38 +38,38 @@ impl Silence {
     }
 }
 
-/// How the store behind a target's cache takes what a flush brings.
+/// The speed of the store behind a target's cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowStore {
-    /// For each block.
+    /// Time of a flush for each unflushed block.
     pub(crate) block: Duration,
     /// The longest that a flush takes.
     pub(crate) max: Duration,
-    /// The target ends a session whose answer to its own ping comes later than that. It lies behind the flush, unread.
+    /// The target's ping timer. The answer to its ping lies unread behind the flush.
     pub(crate) ping: Option<Duration>,
 }
 
 impl SlowStore {
-    /// How long a flush takes of so many blocks.
+    /// The time of a flush of `blocks` blocks.
     pub(crate) fn lasts(&self, blocks: usize) -> Duration {
         self.block.saturating_mul(u32::try_from(blocks).unwrap_or(u32::MAX)).min(self.max)
     }
 }
 
-/// What has come to a target's host over a connection, and the target has not read yet.
+/// Data of a connection that has reached the target's host and is unread.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
     parts: VecDeque<Bytes>,
     len: usize,
-    /// When the last of it has come.
+    /// Arrival of the last byte.
     last_came: Option<Instant>,
-    /// The target reads nothing of this connection, and sends nothing over it.
+    /// While set, the target neither reads this connection nor sends on it.
     pub(crate) silence: Option<Silence>,
-    /// The store that flushes over this connection wait for has nearly failed the session by then.
+    /// When the target's ping timer ends the session, if a flush lasts that long.
     ping_due: Option<Instant>,
-    /// What has come since the beginning and is no whole PDU yet, where it is looked at.
+    /// The beginning of an incomplete PDU, while the stream is inspected.
     stream: BytesMut,
-    /// Of what lies unread: whether there is a command, and whether there is a request that has a shorter time limit.
+    /// Whether the unread data has a command, and whether it has a request with a shorter time limit.
     pub(crate) has_command: bool,
     pub(crate) has_request: bool,
 }
@@ -87,7 +87,7 @@ impl Unread {
         self.last_came
     }
 
-    /// Takes what has come.
+    /// Adds received data.
     pub(crate) fn push(&mut self, bytes: Bytes, is_watched: bool) {
         self.last_came = Some(clock::now());
         self.len += bytes.len();
@@ -112,7 +112,7 @@ impl Unread {
         }
     }
 
-    /// The target reads the next part.
+    /// Returns the next part for the target.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         let bytes = self.parts.pop_front()?;
         self.len -= bytes.len();
@@ -122,7 +122,7 @@ impl Unread {
         Some(bytes)
     }
 
-    /// Whether the target answers nothing over this connection now.
+    /// Whether the target does not answer on this connection now.
     pub(crate) fn is_silent(&mut self, now: Instant) -> bool {
         if self.silence.is_some_and(|silence| silence.is_over(now)) {
             (self.silence, self.ping_due) = (None, None);
@@ -130,29 +130,29 @@ impl Unread {
         self.silence.is_some()
     }
 
-    /// The connection carries nothing until a flush has ended.
+    /// Blocks the connection until a flush has ended.
     pub(crate) fn wait_for(&mut self, flush: Duration, ping: Option<Duration>) {
         self.silence = Some(Silence::of(flush));
         self.ping_due = ping.filter(|ping| *ping < flush).map(|ping| clock::now() + ping);
     }
 
-    /// Whether the target's patience with its own ping is over.
+    /// Whether the target's ping timer has expired.
     pub(crate) fn is_ping_overdue(&self, now: Instant) -> bool {
         self.ping_due.is_some_and(|due| due <= now)
     }
 
-    /// When something happens by itself.
+    /// The next time at which the state changes by itself.
     pub(crate) fn next(&self) -> impl Iterator<Item = Instant> + use<> {
         self.silence.map(|silence| silence.until).into_iter().chain(self.ping_due)
     }
 
-    /// From now on all is read.
+    /// Ends the period: everything is read from now on.
     pub(crate) fn heal(&mut self) {
         (self.silence, self.ping_due) = (None, None);
     }
 }
 
-/// How many flushes a target has begun.
+/// Number of flushes that a target has begun.
 pub(crate) fn flushes(target: &Target) -> usize {
     target.commands().iter().filter(|command| FLUSHES.contains(&command.cdb[0])).count()
 }

@@ -1,4 +1,4 @@
-//! Carries bytes between the initiator and the targets, and lets these know the time.
+//! Moves bytes between initiator and targets, and advances the targets' clocks.
 
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::target::Target;
@@ -12,7 +12,7 @@ use crate::wire::Wire;
 use crate::world::World;
 
 impl World {
-    /// Moves what is due, as far as it goes now; when there is more.
+    /// Moves everything that is due, and returns the time of the next step.
     pub(crate) fn turn(&mut self) -> Option<Instant> {
         let now = clock::now();
         self.arrive_at_targets(now);
@@ -26,7 +26,7 @@ impl World {
         }
         if self.knows_cache_losses() {
             self.trace.note("the cache is lost", &[]);
-            // A flush that fails on the medium tells the process that has flushed, and no other. Of a reset all are told.
+            // Only the process that flushes hears of a failed flush; all hear of a reset.
             if let Some(process) = self.losing.first() {
                 let open = &self.open;
                 self.oracle.nobody_is_told(|disk| open.get(&disk) != Some(process));
@@ -58,7 +58,7 @@ impl World {
         arrivals.chain(executions).chain(suspected).chain(silences).filter(|next| *next > now).min()
     }
 
-    /// Brings what has arrived to the hosts of the targets, and from there to those that read.
+    /// Delivers arrived data to the targets' hosts, and from there to the targets that read.
     fn arrive_at_targets(&mut self, now: Instant) {
         let watches = self.watches_unread();
         for (number, wire) in &mut self.wires {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// A target reads what has come over a connection, unless it is busy.
+    /// Lets a target read the data of a connection, unless it is busy.
     fn read(&mut self, number: u64, now: Instant) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
         let which = self.portals[wire.portal].target;

@@ -60,7 +60,7 @@ impl Report {
         Self { seed, violation: None, hash: 0, requests: 0, counts, elapsed, trace }
     }
 
-    /// The same with what came of a second part.
+    /// Adds the report of a second part.
     pub(crate) fn and(mut self, second: Self) -> Self {
         self.violation = self.violation.or(second.violation);
         self.hash = mix(self.hash ^ second.hash.rotate_left(1));

@@ -62,7 +62,7 @@ struct Process {
 struct Open {
     disk: Disk,
     number: usize,
-    /// How many portals its URL names.
+    /// Number of portals in its URL.
     portals: usize,
     handles: Arc<AtomicU32>,
     workers: JoinSet<()>,
@@ -130,7 +130,7 @@ impl Host {
         let mut beside = self.rng.beside(OUTLASTING);
         if self.classes.contains(&Class::Partition) && self.classes.len() == 1 && beside.percent(50)
         {
-            // With one session, all depends on its way back.
+            // A single session shows whether it comes back over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
         let outlasts = beside.percent(15);

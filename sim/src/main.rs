@@ -36,7 +36,7 @@ struct Arguments {
     /// Classes of faults to leave out; "all" leaves out all of them
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Print what was done, and how often each thing has gone wrong
+    /// Print the number of requests and of faults of each class
     #[arg(long)]
     counts: bool,
     /// Go on after an episode that has found something wrong

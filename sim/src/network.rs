@@ -51,7 +51,7 @@ pub(crate) fn address(portal: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, u8::try_from(portal + 1).unwrap_or(u8::MAX)], 3260))
 }
 
-/// How many portals a URL names.
+/// Number of portals in a URL.
 pub(crate) fn portals_of(url: &str) -> usize {
     url.matches("10.0.0.").count()
 }

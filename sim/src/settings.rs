@@ -51,15 +51,15 @@ pub enum Class {
     EachHandle,
     /// Nothing may change after a disk has been closed in order.
     AfterClose,
-    /// A target restarts, and listens before its access list and its units are back.
+    /// A restarted target listens before its access list and units are back.
     Startup,
-    /// A target answers nothing for a while, and its host acknowledges all that comes.
+    /// A target does not answer for a while, but its host acknowledges all data.
     BusyTarget,
-    /// A flush takes the longer the more is to be written, and nothing that comes over its connection is read meanwhile.
+    /// A flush takes time for each unflushed block, and its connection is not read meanwhile.
     SlowStore,
-    /// A portal cannot be reached for a while, and what has come that way goes no further.
+    /// A portal is unreachable for a while, in one direction or both.
     Partition,
-    /// All processes stop for a while, and the world goes on.
+    /// All processes stop for a while; the world goes on.
     Stop,
 }
 
@@ -104,7 +104,7 @@ impl Class {
             )
     }
 
-    /// Whether it has a begin and an end, and is drawn beside all others, which do not depend on it.
+    /// Whether it is a trouble: it has a beginning and an end, and random draws of its own.
     pub(crate) const fn is_trouble(self) -> bool {
         matches!(
             self,

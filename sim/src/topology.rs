@@ -45,7 +45,7 @@ fn provision(behavior: &mut UnitBehavior, blocks: u64, rng: &mut Rng) {
     }
 }
 
-/// Half of the targets are about to begin with their numbers again from 0.
+/// Starts the sequence numbers of half of the targets shortly before they wrap.
 fn number(config: &mut TargetConfig, rng: &mut Rng) {
     if rng.percent(50) {
         return;

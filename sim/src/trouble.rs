@@ -1,4 +1,4 @@
-//! Where one thing alone goes wrong, and passes in time, no request fails for it, and no session is lost to silence.
+//! Judges episodes whose only fault is one trouble that ends in time: no request fails, and no session is lost to silence.
 
 use std::time::Duration;
 
@@ -9,46 +9,44 @@ use crate::clock;
 use crate::settings::Class;
 use crate::world::World;
 
-/// A read that another portal can serve takes no longer: a session that has lost its host is known to have within 45 s, and
-/// comes back over the other portal at one of the tries that follow, the pauses of which grow to 30 s.
+/// Time limit of a read that another portal can serve. A dead session is found within 45 s; then it reconnects over the other
+/// portal, with pauses of up to 30 s between tries.
 const MAX_DETOUR: Duration = Duration::from_secs(150);
 
-/// A command has its own time limit, which is 60 s: a target that is busy for less long loses no session.
+/// Longest busy period that must not cost a session: a command's time limit is 60 s.
 const MAX_SILENCE: Duration = Duration::from_secs(58);
 
 impl World {
-    /// Why a read may not take so long.
+    /// The accusation if a read took too long.
     pub(crate) fn forbids_wait(&self, took: Duration, portals: usize) -> Option<String> {
         let is_late = self.alone == Some(Class::Partition) && portals > 1 && took > MAX_DETOUR;
         is_late.then(|| format!("one portal alone is cut off, but a read has taken {took:?}"))
     }
 
-    /// Why a request may not fail so, of a disk that has so many portals to go to and waits for its sessions as long as
-    /// troubles last at most.
+    /// The accusation if a request failed, for a disk with this number of portals whose patience exceeds every trouble.
     pub(crate) fn forbids(&self, error: &Error, portals: usize) -> Option<String> {
         let alone = self.alone?;
-        // Each trouble has an end, after which there is time to come back, before the patience is over. What was on its way
-        // to a portal that is cut off stays unsettled until that is back, which may take longer; but it is one portal at a time.
+        // Each trouble ends early enough to reconnect within the patience. Writes in flight to a cut portal stay unsettled until
+        // it is back, which may take longer; but only one portal is cut at a time.
         let may_pass = alone != Class::Partition
             || portals > 1 && !matches!(error, Error::OverlapsUnsettled { .. });
         may_pass
             .then(|| format!("only {alone} is wrong, and passes, but a request failed: {error}"))
     }
 
-    /// Whether somebody has to know what lies unread.
+    /// Whether unread data must be inspected.
     pub(crate) fn watches_unread(&self) -> bool {
         matches!(self.alone, Some(Class::BusyTarget | Class::SlowStore))
     }
 
-    /// A target answers nothing for so long.
+    /// Notes that a target has not answered for this time.
     pub(crate) fn silence(&mut self, target: usize, lasts: Duration) {
         self.silences.insert(target, Silence::of(lasts));
         self.trace.note("a target is busy", &[target as u64, lasts.as_secs()]);
     }
 
-    /// Why the initiator may not lose this connection now, where nothing goes wrong but that targets are busy or its own
-    /// process has stopped. A login has a short time limit, and so have an abort and a logout, which end all connections of
-    /// their session.
+    /// The accusation if the initiator gives up a connection although the only fault is a busy target or a stopped process. Logins,
+    /// aborts and logouts are excepted: their time limits are short, and they end all connections of their session.
     pub(crate) fn lost_for_silence(&self, number: u64) -> Option<String> {
         let wire = self.wires.get(&number).filter(|wire| !wire.is_reset && !wire.is_at_end)?;
         let mut others = self.wires.values().filter(|other| other.process == wire.process);

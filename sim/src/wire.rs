@@ -120,7 +120,7 @@ impl Direction {
         if self.has_ended && self.flying.is_empty() { self.stalled_until } else { None }
     }
 
-    /// Whether nothing is on its way, and nothing holds up what comes.
+    /// Whether nothing is in flight, and nothing blocks delivery.
     pub(crate) fn is_quiet(&self, now: Instant) -> bool {
         self.flying.is_empty() && self.stalled_until.is_none_or(|until| until <= now)
     }
@@ -136,7 +136,7 @@ pub(crate) struct Wire {
     pub(crate) connection: ConnId,
     pub(crate) to_target: Direction,
     pub(crate) to_initiator: Direction,
-    /// What has come to the target's host, and the target has not read yet.
+    /// Data that has reached the target's host and is unread.
     pub(crate) unread: Unread,
     /// What the initiator has not read yet.
     pub(crate) inbox: BytesMut,
@@ -144,7 +144,7 @@ pub(crate) struct Wire {
     pub(crate) low_water: usize,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
-    /// The target has answered something.
+    /// Notes that the target has answered.
     pub(crate) has_answered: bool,
     /// The initiator is told that the connection was reset.
     pub(crate) is_reset: bool,
@@ -177,12 +177,12 @@ impl Wire {
         }
     }
 
-    /// The bytes that the initiator may send now: its host and that of the target keep so many between them.
+    /// Bytes that the initiator may send now, by the room in the socket buffers of both hosts.
     pub(crate) const fn room(&self, shape: &Shape) -> usize {
         shape.buffer.saturating_sub(self.to_target.bytes).saturating_sub(self.unread.len())
     }
 
-    /// Whether the initiator's host knows by now that the other one has all that was sent.
+    /// Whether the initiator's host has received acknowledgements for all sent data.
     pub(crate) fn is_all_acknowledged(&self, now: Instant, shape: &Shape) -> bool {
         let is_back = |came: Instant| came + shape.latency <= now;
         self.to_target.flying.is_empty()
@@ -190,7 +190,7 @@ impl Wire {
             && self.unread.last_came().is_none_or(is_back)
     }
 
-    /// Whether all has been read that ever will be.
+    /// Whether everything that can be read has been read.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.to_target.is_over(now) && self.unread.is_empty()
     }

@@ -22,7 +22,7 @@ pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
     /// Which opened disk it is.
     pub(crate) opened: usize,
-    /// How many portals it has to go to.
+    /// Number of portals of the disk.
     pub(crate) portals: usize,
     /// The number of the next handle that a worker makes.
     pub(crate) handles: Arc<AtomicU32>,
@@ -390,6 +390,6 @@ fn is_another_unit(error: &Error) -> bool {
 /// The pause before the last try to open a lost session anew, which may be left out.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a flush may take where nothing is wrong any more: one that another initiator's reset has ended without a status is
-/// given up after its time limit of 600 s, and then comes the patience with what has become of the session.
+/// Time limit of a flush after the last fault. A flush that another initiator's reset has ended without a status is given up after
+/// its own time limit of 600 s; the time for a reconnect follows.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400 + 600);

@@ -63,15 +63,15 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     /// When things have begun to go wrong last.
     pub(crate) wrong_since: Option<Instant>,
-    /// What alone goes wrong in this episode, if it is one thing.
+    /// The only kind of trouble of this episode, if there are no other faults.
     pub(crate) alone: Option<Class>,
-    /// The targets that answer nothing now.
+    /// The busy targets.
     pub(crate) silences: BTreeMap<usize, Silence>,
-    /// What flushes wait for.
+    /// The slow store, if flushes take time.
     pub(crate) slow_store: Option<SlowStore>,
-    /// Whether there is a trouble now.
+    /// Whether a trouble lasts now.
     pub(crate) has_trouble: bool,
-    /// The portal that is cut off.
+    /// The portal that is cut off, if one is.
     pub(crate) cut_off: Option<usize>,
     /// The processes whose flush has failed in this turn, and emptied the cache.
     pub(crate) losing: BTreeSet<u64>,

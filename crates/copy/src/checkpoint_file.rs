@@ -39,7 +39,7 @@ impl CheckpointFile {
         Self::new_at(Arc::new(SystemFiles), path.into(), source, destination)
     }
 
-    /// The same on another host.
+    /// A file on a simulated host.
     #[cfg(feature = "simulation")]
     #[doc(hidden)]
     pub fn new_on(

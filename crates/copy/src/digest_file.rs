@@ -51,7 +51,7 @@ impl Digests {
         parse(&text, destination).map(|kept| Some(kept.digests))
     }
 
-    /// The same on another host.
+    /// Loads the digests from the files of a simulated host.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -93,7 +93,7 @@ impl DigestFile {
         Self::open_at(Arc::new(SystemFiles), path.into(), source, destination, block_size)
     }
 
-    /// The same on another host.
+    /// Opens the file on a simulated host.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -222,7 +222,7 @@ impl DigestFile {
         self.append(&lines)
     }
 
-    /// Does something with it that may block.
+    /// Runs blocking work on the file.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,

@@ -307,8 +307,8 @@ fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// Where the next data or the next hole begins; `None` if there is none before the end of the file. Neither a block device nor
-/// every file system knows: then it is `unknown`.
+/// Offset of the next data or hole; `None` if there is none before the end of the file. Block devices and some file systems do not
+/// support the question: then the result is `unknown`.
 fn find(file: &File, place: Place, unknown: Option<u64>) -> io::Result<Option<u64>> {
     match seek(file, place) {
         Ok(found) => Ok(Some(found)),

@@ -1,7 +1,7 @@
-//! The files of a host that are kept of copies, behind a trait: so that they are also tried on a host that crashes.
+//! The file operations for checkpoints and digests, as a trait: the simulation implements it with a host that crashes.
 //!
-//! What of a file outlives a crash is what was synced, and a name does when its folder was. What outlives a process is all that it has
-//! asked of the system.
+//! After a crash of the host, synced data is there, and a name is there if its folder was synced. After the death of a process
+//! everything is there that it has handed to the system.
 
 use std::fmt;
 use std::io;
@@ -10,59 +10,58 @@ use std::sync::Arc;
 
 use iscsi_initiator::device::IoFuture;
 
-/// The files of a host, as far as what is kept of copies needs them. Each function but [`run`](Self::run) may block.
+/// File operations for checkpoints and digests. Each function except [`run`](Self::run) may block.
 #[cfg_attr(
     not(feature = "simulation"),
     expect(unreachable_pub, reason = "the feature lets others name them")
 )]
 pub trait HostFiles: fmt::Debug + Send + Sync {
-    /// What is in a file, if there is one; where the path is a link, in the file behind it. Of one that does not begin with
-    /// `title`, the beginning.
+    /// Reads a file, through a link if the path is one; `None` if there is no file. Of a file that does not begin with `title` only
+    /// the beginning is read: it may be a disk.
     ///
     /// # Errors
-    /// Those of the system; what is no regular file is refused.
+    /// The system's. What is not a regular file is refused.
     fn read(&self, path: &Path, title: &str) -> io::Result<Option<Vec<u8>>>;
 
-    /// A new file without a name of its own, which is to take the place of the one at a path, or of the one behind the link
-    /// there.
+    /// Creates a file that will replace the one at `path`, or the one behind the link there.
     ///
     /// # Errors
-    /// Those of the system; what is no regular file is refused.
+    /// The system's. What is not a regular file is refused.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
-    /// Does what may block, where that keeps nobody else waiting. It comes to its end also where nobody waits for it.
+    /// Runs blocking work outside the runtime's threads. The work completes even if the returned future is dropped.
     ///
     /// # Errors
-    /// When it does not come to its end.
+    /// If the work panics.
     fn run(&self, work: Box<dyn FnOnce() + Send>) -> IoFuture<'_, ()>;
 }
 
-/// A file that nobody sees yet. One that is dropped is gone.
+/// A new file under a temporary name. Dropping it removes it.
 #[cfg_attr(
     not(feature = "simulation"),
     expect(unreachable_pub, reason = "the feature lets others name them")
 )]
 pub trait NewFile: fmt::Debug + Send {
-    /// Adds to it.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
-    /// Makes what is in it durable.
+    /// Makes the content durable.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gets the name that it was made for, in one step.
+    /// Replaces the file at its path, atomically.
     ///
     /// # Errors
-    /// Those of the system; then the file of that name is as it was.
+    /// The system's; the old file is unchanged then.
     fn take_place(self: Box<Self>) -> io::Result<Box<dyn KeptFile>>;
 }
 
-/// A file that has its name.
+/// A file at its final path.
 #[cfg_attr(
     not(feature = "simulation"),
     expect(unreachable_pub, reason = "the feature lets others name them")
@@ -71,29 +70,29 @@ pub trait KeptFile: fmt::Debug + Send {
     /// Makes its name durable.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn sync_name(&self) -> io::Result<()>;
 
-    /// Cuts it off, or adds zeros.
+    /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Writes all of this text at a byte.
+    /// Writes all bytes at an offset.
     ///
     /// # Errors
-    /// Those of the system; then some of it may be there.
+    /// The system's; a part may be written then.
     fn write_at(&self, text: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes what is in it durable.
+    /// Makes the content durable.
     ///
     /// # Errors
-    /// Those of the system, each of which it tells once.
+    /// The system's. It reports each failed write-back once.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Does work on files of a host that may block, and waits for what comes of it.
+/// Runs blocking work on the files of a host, and returns its result.
 pub(crate) async fn blocking_on<T: Send + 'static>(
     files: &Arc<dyn HostFiles>,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

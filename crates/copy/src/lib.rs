@@ -95,8 +95,8 @@ pub use range_set::RangeSet;
 pub use source::Source;
 pub use verify::{Difference, Verify, VerifyError};
 
-/// What lets the files that are kept of copies lie on a host of the caller's own, which crashes: see
-/// [`DigestFile::open_on`]. It may change at any time.
+/// Traits by which a simulation supplies the files for checkpoints and digests: see [`DigestFile::open_on`]. They may change at any
+/// time.
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {

@@ -1,4 +1,4 @@
-//! The files of the system that a process runs on.
+//! The file operations of the operating system.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use crate::host_files::{HostFiles, KeptFile, NewFile};
 /// How the names of files begin that take the place of others.
 const PREFIX: &str = ".iscsi-copy.";
 
-/// The files of the system.
+/// The operating system's files.
 #[derive(Debug)]
 pub(crate) struct SystemFiles;
 
@@ -39,7 +39,7 @@ impl HostFiles for SystemFiles {
         Ok(Box::new(NewSystemFile { file, path, folder: opened }))
     }
 
-    /// On a thread that may block.
+    /// Runs the work on tokio's blocking threads.
     fn run(&self, work: Box<dyn FnOnce() + Send>) -> IoFuture<'_, ()> {
         Box::pin(blocking(move || {
             work();
@@ -78,7 +78,7 @@ struct SystemFile {
 }
 
 impl KeptFile for SystemFile {
-    /// The name is durable when its folder is.
+    /// Syncs the folder, which makes the name durable.
     fn sync_name(&self) -> io::Result<()> {
         self.folder.sync_all()
     }

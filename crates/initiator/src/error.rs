@@ -341,13 +341,13 @@ pub enum Error {
         /// Why the registration could not be ended.
         why: Box<Self>,
     },
-    /// The unit is to be reserved for this disk alone, and another is registered with it, or holds it.
+    /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively): another initiator is registered with the unit, or holds it.
     #[error(
-        "another is registered with the unit by the key {key}, and may write to it: stop it first; if it is gone, end what it has \
-         left with PREEMPT, as iscsi-util preempt does"
+        "another host is registered with the unit by the key {key} and may write to it: stop it first; if it is gone, end its \
+         registration with PREEMPT, as iscsi-util preempt does"
     )]
     RegisteredByAnother {
-        /// The key of the other one; [`NONE`](ReservationKey::NONE) where it is not told.
+        /// Its key; [`NONE`](ReservationKey::NONE) if the unit does not tell it.
         key: ReservationKey,
     },
     /// A reservation by the key of a disk that has none.

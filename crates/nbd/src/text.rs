@@ -13,7 +13,7 @@ pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// A message for people, whatever bytes it is made of: characters by which it could move a cursor or begin a line are escaped.
+/// A message of the peer as printable text: control characters, line separators and direction marks are escaped.
 pub(crate) fn message(bytes: &[u8]) -> String {
     let shown = bytes.get(..MAX_STRING).unwrap_or(bytes);
     let mut message = String::new();

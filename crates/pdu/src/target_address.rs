@@ -36,7 +36,7 @@ impl TargetAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// When the host is empty or has characters that no host has, a bracket has no partner, or the port is no number from 1 to 65535.
+    /// When the host is empty or has control characters, a bracket has no partner, or the port is no number from 1 to 65535.
     pub fn parse(text: &str) -> Result<Self, TargetAddressError> {
         let error = |reason| TargetAddressError { text: text.to_owned(), reason };
         let (address, tag) = match text.rsplit_once(',') {
@@ -48,7 +48,7 @@ impl TargetAddress {
             return Err(error("there is no host"));
         }
         if printable(host) != host {
-            return Err(error("no host has such characters"));
+            return Err(error("the host has control characters"));
         }
         let port = match port {
             Some(port) => port.parse().ok().filter(|port| *port != 0),

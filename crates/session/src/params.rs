@@ -43,7 +43,7 @@ pub struct Negotiated {
     pub protocol_level: u8,
     /// TargetPortalGroupTag, if the target said it (§13.9).
     pub target_portal_group_tag: Option<u16>,
-    /// TargetAlias, if the target said it (§13.6), as it may be [shown](iscsi_pdu::keys::printable).
+    /// TargetAlias, if the target sent one (§13.6), as [printable](iscsi_pdu::keys::printable) text.
     pub target_alias: Option<String>,
 }
 

@@ -36,7 +36,7 @@ pub struct TargetConfig {
     pub port: Option<TargetPort>,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
-    /// Whether they are there.
+    /// Whether the units are present.
     pub presence: Presence,
     /// How the numbers of units are spelled.
     pub lun_form: LunForm,

@@ -45,14 +45,14 @@ pub enum Stall {
     /// What was sent is not acknowledged in time, and was sent again. A single time may be an ordinary loss, but over a far link
     /// a target that waits for data gives the connection up before the second (LIO: 3 seconds).
     Unacknowledged,
-    /// All that was sent is acknowledged, and nothing comes.
+    /// All sent data is acknowledged, and nothing is received.
     Silent,
 }
 
 impl Stall {
-    /// Whether it is a reason to try the path, where so many bytes are awaited from the peer: of a silent one only if they are more than the
-    /// segments that would pass ([`SegmentLimit::SEGMENTS`]). Several short answers are sent again in one segment, and jumbo frames hold
-    /// all that is asked when a unit is opened.
+    /// Whether the path may be the cause, so that a trial is worth it. `awaited` is the number of bytes that the peer still has to send. A
+    /// silent connection counts only if they exceed the segment length that is tried ([`SegmentLimit::SEGMENTS`]): TCP retransmits
+    /// several short answers in one segment, and with jumbo frames one segment holds all answers at opening.
     #[must_use]
     pub const fn may_be_of_path(self, awaited: usize) -> bool {
         match self {

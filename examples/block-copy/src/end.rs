@@ -52,7 +52,7 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a location to read from; of an export, what is marked in a bitmap of it is asked at once.
+    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read at once.
     ///
     /// # Errors
     /// What is wrong with the location, or the way to it.

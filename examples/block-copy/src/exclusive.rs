@@ -1,4 +1,4 @@
-//! A destination for one copy alone, by persistent reservations (`--exclusive`, SPC-4 §5.13).
+//! Exclusive destinations (`--exclusive`) by persistent reservations (SPC-4 §5.13).
 //!
 //! ```text
 //!  63                                  24 23             0
@@ -6,8 +6,8 @@
 //! │ digest of the initiator's iSCSI name │ random, not 0  │  the key of a run
 //! └──────────────────────────────────────┴────────────────┘
 //! ```
-//! A key that begins alike is that of another run of the same initiator. One that lives has the lock of the destination on this
-//! host, so whoever has the lock may fence such a key off: its process is gone.
+//! Keys with the same first 40 bits belong to runs of the same initiator. A live run holds the destination's lock on this host
+//! (`claims.rs`), so the holder of the lock may preempt all other keys of its initiator: their processes are gone.
 
 use std::io;
 
@@ -20,20 +20,21 @@ use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// The bits of a key that differ from run to run.
+/// The bits of a key that are random in each run.
 const RUN: u64 = 0xff_ffff;
 
-/// What makes the units of a destination those of this copy alone.
+/// The reservation key of this run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exclusive {
     key: ReservationKey,
 }
 
 impl Exclusive {
-    /// A copy to that destination, by an initiator of this name.
+    /// Makes a key for a copy to this destination.
     ///
     /// # Errors
-    /// [`Error::Usage`] where it has no units, or a key of its own; [`Error::Runtime`] where the system has no random bytes.
+    /// [`Error::Usage`] if the destination has no units, or its URL has a reservation key; [`Error::Runtime`] if the system has no random
+    /// bytes.
     pub(crate) fn new(to: &mut Location, initiator: &Initiator) -> Result<Self, Error> {
         if !to.has_units() {
             return Err(Error::Usage(
@@ -49,16 +50,16 @@ impl Exclusive {
         Ok(Self { key: key(initiator.name().as_str(), run) })
     }
 
-    /// The same initiator, with the key.
+    /// Makes the initiator register its sessions by the key.
     ///
     /// # Errors
-    /// None in practice: it has a name.
+    /// None in practice: the name is valid.
     pub(crate) fn register(self, initiator: &Initiator) -> Result<Initiator, Error> {
         let options = initiator.options().clone().with_reservation_key(self.key);
         Initiator::with_options(initiator.name().as_str(), options).map_err(Error::Initiator)
     }
 
-    /// Reserves the units of a destination, which no other process of this host copies to.
+    /// Reserves the units of a destination. The caller must hold their locks on this host.
     ///
     /// # Errors
     /// Those of [`Disk::reserve_exclusively`](iscsi_initiator::Disk::reserve_exclusively).
@@ -71,7 +72,7 @@ impl Exclusive {
     }
 }
 
-/// Why a destination was not opened by a key.
+/// Explains why a destination cannot be opened with a key.
 pub(crate) fn explained(error: Error) -> Error {
     let is_refused = matches!(
         &error,

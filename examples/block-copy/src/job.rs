@@ -270,7 +270,7 @@ impl<'a> Job<'a> {
         named_files::check(&files)?;
         handle.claim(&ends, &files).await?;
         if let Some(exclusive) = exclusive {
-            // Not before: what is left of other copies of this host is that of dead ones now.
+            // After the claim: with the lock, other keys of this initiator can only belong to dead processes.
             unless(stop, exclusive.reserve(&ends.destination)).await?;
         }
         commands::check_ends(&args.passes, &ends)?;

@@ -70,7 +70,7 @@ async fn marked(bitmap: &DirtyBitmap, has: u64) -> io::Result<RangeSet> {
     within(bitmap, bitmap.ranges().await.map_err(io::Error::other)?, has)
 }
 
-/// The same, of which the source has each byte.
+/// Cuts the ranges of a bitmap to the length of the source.
 fn within(bitmap: &DirtyBitmap, mut ranges: RangeSet, has: u64) -> io::Result<RangeSet> {
     let end = ranges.iter().next_back().map_or(0, |range| range.end);
     if end > has.next_multiple_of(SECTOR) {

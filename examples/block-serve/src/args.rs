@@ -43,10 +43,10 @@ pub struct Args {
     /// --socket-mode says otherwise.
     #[arg(long, short, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
-    /// Permissions of the Unix sockets to listen at, in octal digits, as 660: who else may connect. A client needs the right to write.
+    /// Permissions of the Unix sockets of --listen, octal, as 660. A client needs write permission.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
     pub socket_mode: u32,
-    /// The group of the Unix sockets to listen at, by name or number, as kvm for QEMU under another user; with --socket-mode 660.
+    /// Group of the Unix sockets of --listen, by name or number: kvm, with --socket-mode 660, admits QEMU under another user.
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     pub socket_group: Option<Gid>,
     /// The name of the export; it is the default one as well.
@@ -100,7 +100,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Who may connect to the Unix sockets that it listens at.
+    /// Permissions and group of the Unix sockets of `--listen`.
     pub(crate) const fn socket_access(&self) -> SocketAccess {
         SocketAccess { mode: self.socket_mode, group: self.socket_group }
     }

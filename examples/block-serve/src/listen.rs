@@ -74,7 +74,7 @@ impl Listener {
         Self::bind_for(address, SocketAccess::default()).await
     }
 
-    /// The same, a Unix socket for others as well.
+    /// Listens at an address; a Unix socket gets these permissions and this group.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -141,7 +141,7 @@ impl Listener {
     }
 }
 
-/// A client that was accepted already would be served as a crowd of clients that never come.
+/// Refuses a connected socket: `accept` on it fails for ever.
 fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
     if socket.is_listener()? {
         return Ok(());

@@ -155,7 +155,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Hands a line over without ever waiting. What others have sent may be in it, so that it stays one line.
+    /// Queues a line without blocking. Text of a peer may be in it, so control characters are escaped.
     fn put(&self, line: &str) {
         let line = printable(line.strip_suffix('\n').unwrap_or(line)) + "\n";
         if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {

@@ -15,36 +15,36 @@ const BACKLOG: i32 = 64;
 /// Only the user whose process it is.
 const MODE: u32 = 0o600;
 
-/// Who may connect to a socket, beside the user whose process it is.
+/// Permissions and group of a Unix socket: which users, besides the owner, may connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SocketAccess {
-    /// The permissions of its file, as of `chmod`: to connect takes the right to write.
+    /// Permission bits as of `chmod`. Connecting needs write permission.
     pub mode: u32,
-    /// The group of its file; that of the process where none is named.
+    /// The group; `None` is that of the process.
     pub group: Option<Gid>,
 }
 
 impl Default for SocketAccess {
-    /// Nobody else.
+    /// The owner only.
     fn default() -> Self {
         Self { mode: MODE, group: None }
     }
 }
 
-/// Reads permissions as `chmod` takes them, three or four octal digits.
+/// Parses permissions of three or four octal digits, as `chmod` takes them.
 ///
 /// # Errors
-/// How they are written.
+/// The expected form.
 pub fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|_| (3..=4).contains(&text.len()));
     mode.filter(|mode| *mode <= 0o777)
         .ok_or_else(|| "write three octal digits, as 660: owner, group, others".to_owned())
 }
 
-/// Finds a group by its name or number.
+/// Finds a group by name or number.
 ///
 /// # Errors
-/// That there is none.
+/// If this host has no such group.
 pub fn parse_group(text: &str) -> Result<Gid, String> {
     if let Ok(number) = text.parse() {
         return Ok(Gid::from_raw(number));
@@ -72,7 +72,7 @@ impl NamedSocket {
         Self::bind_for(path, SocketAccess::default())
     }
 
-    /// The same, for others as well.
+    /// Listens at a path, with these permissions and this group.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -106,8 +106,8 @@ impl Drop for NamedSocket {
     }
 }
 
-/// A socket at a path, which nobody connects to who may not: its mode is set before it has a name, and what it shall be, which the
-/// system would cut to its mask, before it listens.
+/// A socket that listens at a path. It is created for the owner only, and gets its permissions and group before it listens, so nobody
+/// else can connect in between. They are set after `bind`, which would apply the umask.
 fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
     socket.set_permissions(Permissions::from_mode(MODE))?;
@@ -118,7 +118,7 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
             chown(path, None, access.group)?;
             fs::set_permissions(path, Permissions::from_mode(access.mode))
         };
-        // Nobody shall find what nobody listens at.
+        // On an error no socket without a listener may stay.
         grant().inspect_err(|_| drop(fs::remove_file(path)))?;
     }
     socket.listen(BACKLOG)?;

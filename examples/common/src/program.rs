@@ -54,7 +54,7 @@ impl Program {
         match ended {
             Ok(status) => ExitCode::from(status),
             Err(Failed { text, status }) => {
-                // What others have sent may be in it.
+                // Text of a peer may be in it.
                 (self.say)(&format!("{}: {}\n", self.name, printable(&text)));
                 ExitCode::from(status)
             }

@@ -35,8 +35,8 @@ pub struct Args {
     /// Prints the answer, or why there is none, as one JSON object.
     #[arg(long, global = true)]
     pub json: bool,
-    /// How long to wait for a target that is not there yet, as 30s or 5min: nothing listens, the login is refused for
-    /// now, or a unit is missing. Without it the program ends at the first try. A URL may say otherwise (open_patience).
+    /// How long to wait for a target that is not up yet, as 30s or 5min: nothing listens, it refuses the login for now, or the unit
+    /// is missing. By default there is one try. A URL may say otherwise (open_patience).
     #[arg(long, value_name = "TIME", global = true, value_parser = time::parse)]
     pub wait: Option<Duration>,
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.

@@ -18,7 +18,7 @@ const LOGOUT: Duration = Duration::from_secs(3);
 pub struct Connector {
     /// The initiator's name; `None` for the one that is made from this host's.
     pub initiator_name: Option<String>,
-    /// How long a target is waited for that is not there yet.
+    /// How long to wait for a target that is not up yet.
     pub wait: Duration,
     /// The wish to stop.
     pub stop: Stop,

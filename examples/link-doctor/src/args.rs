@@ -38,8 +38,8 @@ pub struct Args {
     /// Reads under way at once, 1 to 256; auto is what the plan says.
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub depth: Depth,
-    /// How long to wait for a target that is not there yet, as 30s or 5min: nothing listens, the login is refused for
-    /// now, or a unit is missing. Without it the program ends at the first try. A URL may say otherwise (open_patience).
+    /// How long to wait for a target that is not up yet, as 30s or 5min: nothing listens, it refuses the login for now, or the unit
+    /// is missing. By default there is one try. A URL may say otherwise (open_patience).
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub wait: Option<Duration>,
     /// Prints the report, or why there is none, as one JSON object.

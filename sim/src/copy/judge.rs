@@ -64,7 +64,7 @@ impl Judge {
                 None => self.source.slice(index(&range)),
             };
             let durable = world.lun.disk().read_durable(range.start, wanted.len());
-            // Nearly always it is so.
+            // The common case first.
             if durable.starts_with(&wanted) {
                 continue;
             }

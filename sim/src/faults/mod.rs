@@ -17,16 +17,16 @@ use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::world::{MAX_LATE, Reachability, Shared, World};
 
-/// What decides over troubles: of what else goes wrong none depends on them.
+/// Separates the random draws of troubles from all others.
 const TROUBLES: u64 = 0x7472_6f75_626c_6573;
-/// Episodes of a hundred with troubles, and how many of a hundred of these have one alone.
+/// Percentage of episodes with troubles, and of those the percentage without any other fault.
 const SHARE: u64 = 25;
 const ALONE: u64 = 60;
-/// Between two troubles, where one alone goes wrong, at least: the last pause of a disk before it tries again what it
-/// has lost, and the time that a try takes. A target that refuses credentials is left alone as long again as it has done so.
+/// Least time between two troubles without other faults: the longest pause before a reconnect, and the time of a try. After
+/// refused credentials the pause is as long again as the refusals lasted.
 const CALM: Duration = Duration::from_secs(60);
 
-/// So long as what alone goes wrong may take to show.
+/// Time in which the effect of a trouble shows.
 const LONG_PHASE: Duration = Duration::from_secs(500);
 
 /// The faults of one episode.
@@ -37,9 +37,9 @@ pub(crate) struct Faults {
     classes: Vec<Class>,
     /// Between two of them, milliseconds at most.
     max_pause: u64,
-    /// What troubles are drawn from.
+    /// Random numbers for troubles.
     beside: Rng,
-    /// What alone goes wrong.
+    /// The only kind of trouble, if there are no other faults.
     alone: Option<Class>,
 }
 
@@ -84,13 +84,12 @@ impl Faults {
         self.classes.contains(&class)
     }
 
-    /// The most that users pause between two requests, milliseconds, if they would pause for so long: what alone goes wrong
-    /// is to go wrong while they are there.
+    /// Longest pause of users between two requests, milliseconds: a trouble without other faults must meet requests.
     pub(crate) const fn pause_of_users(&self, milliseconds: u64) -> u64 {
         if self.alone.is_some() && milliseconds < 1 << 13 { 1 << 13 } else { milliseconds }
     }
 
-    /// How long a phase may last, if it would be for so long.
+    /// Limits the length of a phase.
     pub(crate) fn phase(&self, limit: Duration) -> Duration {
         if self.alone.is_some() { limit.max(LONG_PHASE) } else { limit }
     }
@@ -113,7 +112,7 @@ impl Faults {
         Self { shared, rng, beside, classes, ..*self }
     }
 
-    /// Has one trouble begin and end after the other.
+    /// Lets troubles begin and end, one after the other.
     async fn troubles(mut self) {
         self.classes.retain(|class| class.is_trouble());
         let mut calm = Duration::ZERO;
@@ -135,7 +134,7 @@ impl Faults {
         }
     }
 
-    /// Makes what happens at once.
+    /// Makes a fault that happens at once.
     async fn events(mut self) {
         let mut events = self.classes.clone();
         events.retain(|class| class.is_event());

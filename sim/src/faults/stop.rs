@@ -1,4 +1,4 @@
-//! Processes that stop while the world goes on.
+//! Stopped processes in a running world.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use tokio::time::{Instant, advance};
 use crate::clock;
 use crate::world::Shared;
 
-/// All processes stop for so long, as by SIGSTOP: what the targets send comes to their sockets, and when they go on, all
-/// that was to happen meanwhile is due at once.
+/// Stops all processes for a time, as SIGSTOP does. Data still arrives in their sockets; afterwards all overdue timers fire at once.
 pub(super) async fn stop(shared: &Shared, lasts: Duration) {
     go_on_alone(shared, lasts);
     advance(lasts).await;

@@ -1,4 +1,4 @@
-//! Troubles: what goes wrong from a begin to an end. An episode has one of them at a time.
+//! Troubles: faults with a beginning and an end, one at a time.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, World};
 
-/// The most that a target takes to start, milliseconds: less than a disk waits for its sessions.
+/// Longest start of a target, milliseconds: less than the patience of a disk.
 const MAX_STARTUP: u64 = 200_000;
-/// The most for which a target is busy. A command may take 60 s.
+/// Longest busy period. The time limit of a command is 60 s.
 const MAX_BUSY: Duration = Duration::from_secs(55);
-/// For how long a portal is cut off, milliseconds: now and then for longer than a disk waits for its sessions.
+/// Lengths of a partition, milliseconds: sometimes longer than the patience of a disk.
 const MAX_PARTITION: u64 = 600_000;
 const LONG_PARTITION: u64 = 200_000;
-/// The most for which processes stop, milliseconds.
+/// Longest stop of the processes, milliseconds.
 const MAX_STOP: u64 = 1 << 20;
 
-/// Begins one kind of trouble; how long it lasts.
+/// Begins a trouble of this kind, and returns its length.
 type Begin = fn(&mut World, &mut Rng) -> Duration;
 
-/// Begins a trouble; how long it lasts.
+/// Begins a trouble, and returns its length.
 pub(super) fn begin(world: &mut World, class: Class, rng: &mut Rng) -> Duration {
     world.losses.reason();
     world.has_trouble = true;
@@ -39,7 +39,7 @@ pub(super) fn begin(world: &mut World, class: Class, rng: &mut Rng) -> Duration 
     begin.map_or(Duration::ZERO, |(_, begin)| begin(world, rng))
 }
 
-/// Ends whatever trouble there is.
+/// Ends the current trouble.
 pub(super) fn end(world: &mut World) {
     if !std::mem::take(&mut world.has_trouble) {
         return;
@@ -57,7 +57,7 @@ pub(super) fn end(world: &mut World) {
     }
 }
 
-/// Targets restart, all with their power or one without, and refuse logins, or have no units, for some time.
+/// Restarts all targets with a loss of power, or one without. They refuse logins, or have no units, for a while.
 fn start_anew(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = rng.any_scale(MAX_STARTUP);
     let one = rng.index(0..world.targets.len());
@@ -90,7 +90,7 @@ fn start_anew(world: &mut World, rng: &mut Rng) -> Duration {
     lasts
 }
 
-/// A target answers nothing; now and then all of them.
+/// Makes one target busy, or sometimes all.
 fn silence(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = if rng.percent(50) { rng.any_scale(40_000) } else { rng.millis(30_000..55_000) };
     let lasts = lasts.min(MAX_BUSY);
@@ -100,7 +100,7 @@ fn silence(world: &mut World, rng: &mut Rng) -> Duration {
     lasts
 }
 
-/// Flushes take long, by what they have to write.
+/// Makes flushes take time for each block that they write.
 fn slow_down(world: &mut World, rng: &mut Rng) -> Duration {
     let ping = rng.percent(30).then(|| Duration::from_secs(30));
     let block = rng.any_scale(4_000);
@@ -108,7 +108,7 @@ fn slow_down(world: &mut World, rng: &mut Rng) -> Duration {
     rng.any_scale(400_000)
 }
 
-/// A portal cannot be reached, nor what is connected to it; or only one way is cut.
+/// Cuts a portal off, in one direction or both.
 fn cut_off(world: &mut World, rng: &mut Rng) -> Duration {
     let any = rng.index(0..world.portals.len());
     let open = world.wires.values().filter(|wire| !wire.is_closed && !wire.is_reset);
@@ -136,7 +136,7 @@ fn cut_off(world: &mut World, rng: &mut Rng) -> Duration {
     lasts
 }
 
-/// All processes stop. Now and then no target has a connection left when they go on.
+/// Stops all processes. Sometimes the targets have dropped all connections before they go on.
 fn stop(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = rng.any_scale(MAX_STOP);
     world.counts.fault(Class::Stop);

@@ -79,7 +79,7 @@ struct Outgoing {
 }
 
 impl Connection {
-    /// Connects to an export, and asks for metadata contexts, which it need not have.
+    /// Connects to an export, and asks for metadata contexts. The server may not have them.
     pub(super) async fn open(
         uri: &NbdUri,
         contexts: &[&str],

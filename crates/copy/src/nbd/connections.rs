@@ -20,7 +20,7 @@ use super::standing::Standing;
 use super::uri::NbdUri;
 use crate::range_set::RangeSet;
 
-/// A further connection is answered at once in this time, or in so many times what the first one took.
+/// Time limit of a further handshake: this, or this multiple of the first handshake's time.
 const AT_ONCE: Duration = Duration::from_millis(500);
 const AT_ONCE_FACTOR: u32 = 4;
 
@@ -37,8 +37,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Connects to an export, several times if the server takes that. What is marked in a bitmap of it is asked over the first one:
-    /// there may be no other, as qemu-nbd has it by default.
+    /// Opens one connection to an export, and more if the server allows that. The dirty bitmap is read over the first one, since
+    /// qemu-nbd takes one client by default.
     pub(super) async fn open(
         uri: &NbdUri,
         bitmap: Option<&DirtyBitmap>,
@@ -54,13 +54,13 @@ impl Connections {
             Some(bitmap) => Some(bitmap.marked_over(&first, &negotiated).await?),
             None => None,
         };
-        // Others are not asked for it, and have the same export.
+        // Further connections do not ask for the bitmap; without it their exports compare equal.
         negotiated.export.contexts.retain(|context| context == BASE_ALLOCATION);
         let export = negotiated.export;
         let mut connections = vec![Arc::new(first)];
         if export.flags.contains(TransmissionFlags::MULTI_CONN) {
             while connections.len() < MAX_CONNECTIONS {
-                // A server that has no room for more clients lets them wait until one leaves. Fewer do as well.
+                // A server with too many clients answers none of the further handshakes until a client leaves.
                 let Ok(Ok((further, _))) = timeout(limit, open(&[BASE_ALLOCATION])).await else {
                     break;
                 };

@@ -68,13 +68,13 @@ impl NbdDevice {
     /// Opens an export, over several connections if the server takes them.
     ///
     /// # Errors
-    /// When it cannot be had within [`NbdUri::open_patience`].
+    /// The last one, if the export does not open within [`NbdUri::open_patience`].
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
         Ok(Self::connect(uri, None).await?.0)
     }
 
-    /// The same, and asks what is marked in a bitmap of the export as QEMU has them, as [`DirtyBitmap::ranges`] does, but over the
-    /// connection that there is anyway: qemu-nbd takes one client by default.
+    /// Opens an export, and returns the ranges that a dirty bitmap of QEMU marks in it. Unlike [`DirtyBitmap::ranges`] it needs no second
+    /// connection: qemu-nbd takes one client by default.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`NbdError::NoBitmap`], [`NbdError::Bitmap`].

@@ -62,7 +62,7 @@ impl DirtyBitmap {
         &self.context
     }
 
-    /// The same over a connection for which the context was asked for.
+    /// Reads the bitmap over a connection that has negotiated its context.
     pub(super) async fn marked_over(
         &self,
         connection: &Connection,

@@ -20,7 +20,7 @@ pub(super) struct Ready {
     pub(super) input: BytesMut,
 }
 
-/// Connects to an export, and asks for metadata contexts, which it need not have.
+/// Connects to an export, and asks for metadata contexts. The server may not have them.
 pub(super) async fn shake_hands(uri: &NbdUri, contexts: &[&str]) -> Result<Ready, NbdError> {
     let place = || uri.place().to_string();
     let connect_error = |cause| NbdError::Connect { place: place(), cause };

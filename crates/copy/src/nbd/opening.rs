@@ -1,4 +1,4 @@
-//! How long a server is waited for that is not there yet: [`NbdUri::open_patience`].
+//! Waits for a server that is not up yet when an export is opened: [`NbdUri::open_patience`].
 
 use std::io::ErrorKind;
 
@@ -14,7 +14,7 @@ use super::uri::NbdUri;
 use crate::range_set::RangeSet;
 
 impl NbdError {
-    /// Whether a server that is only starting can answer so: nothing listens, or the export is not there yet.
+    /// Whether the error can pass while a server starts: nothing listens yet, or the export does not exist yet.
     fn may_pass(&self) -> bool {
         match self {
             Self::Connect { cause, .. } => {
@@ -37,11 +37,10 @@ impl NbdError {
     }
 }
 
-/// Tries to open an export, again and again as long as the opening patience lasts and waiting may help. The last try begins when it
-/// ends.
+/// Opens an export; retries errors that may pass until the opening patience is over. The last try begins at its end.
 ///
 /// # Errors
-/// That of the last try.
+/// The error of the last try.
 pub(super) async fn open(
     uri: &NbdUri,
     bitmap: Option<&DirtyBitmap>,

@@ -55,13 +55,12 @@ impl NbdUri {
         self.patience
     }
 
-    /// How long it is waited for a server that is not there yet when the export is opened (`open_patience`); zero, which is the
-    /// default, tries once.
+    /// How long opening the export waits for a server that is not up yet (`open_patience`). Zero, the default, tries once.
     pub fn open_patience(&self) -> Duration {
         self.open_patience.unwrap_or_default()
     }
 
-    /// The same with this opening patience, unless the URI has one.
+    /// Sets the opening patience, unless the URI has one.
     #[must_use]
     pub fn or_open_patience(mut self, patience: Duration) -> Self {
         self.open_patience.get_or_insert(patience);
@@ -75,7 +74,7 @@ impl NbdUri {
         self.command_timeout
     }
 
-    /// What names the export, however it is used: the URI without these parameters.
+    /// The URI without these parameters: the name of the export, however it is used.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
         let names = |pair: &&str| !OWN.iter().any(|own| pair.starts_with(own));

@@ -101,7 +101,7 @@ impl Server {
         }
     }
 
-    /// What is heard of the bitmap `b0`, over a connection of its own or that of the device.
+    /// Reads the bitmap `b0`, over a connection of its own and over that of a device.
     async fn tell(self) -> Result<RangeSet, NbdError> {
         let of_device = self.clone().tell_to(async |uri: NbdUri| {
             let (device, marked) = NbdDevice::open_with_bitmap(&uri, "b0").await?;
@@ -115,7 +115,7 @@ impl Server {
         told
     }
 
-    /// The same, to one client.
+    /// Serves one client.
     async fn tell_to(
         self,
         ask: impl AsyncFnOnce(NbdUri) -> Result<RangeSet, NbdError>,

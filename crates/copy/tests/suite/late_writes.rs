@@ -15,13 +15,13 @@ use tokio::runtime::Runtime;
 use crate::support::{Folder, Memory, pattern};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
-/// Another target, with the same unit.
+/// The name of a second target with the same unit.
 const OTHER_TARGET: &str = "iqn.2026-01.org.example:disk2";
 const UNIT: usize = 1 << 20;
 /// The blocks of a write that is put off.
 const LATE: std::ops::Range<usize> = 512..640;
 
-/// A target with a unit that carries one write out long after the end of a test; and another target with the same unit.
+/// A target that executes one write long after the end of a test, and a second target with the same unit.
 struct Rig {
     runtime: Runtime,
     server: Server,
@@ -42,12 +42,12 @@ impl Rig {
         Self { runtime, server, other, unit }
     }
 
-    /// The unit by the target that puts a write off.
+    /// The URL of the unit through the target that delays a write.
     fn url(&self) -> String {
         format!("iscsi://{}/{TARGET}/0", self.server.address())
     }
 
-    /// The same unit by the other one.
+    /// The URL of the unit through the other target.
     fn other_url(&self) -> String {
         format!("iscsi://{}/{OTHER_TARGET}/0", self.other.address())
     }
@@ -77,7 +77,7 @@ impl Rig {
         self.copies_to(&self.url(), name, bytes, options)
     }
 
-    /// The same to the unit of this URL.
+    /// Copies to the unit of this URL.
     fn copies_to(&self, url: &str, name: &str, bytes: &[u8], options: Options) -> Option<String> {
         let from = Memory::new(bytes.to_vec());
         let not_ended = self.runtime.block_on(async move {
@@ -167,7 +167,7 @@ fn another_initiator_says_that_it_cannot_end_them() {
     assert_eq!(rig.copies("other", &bytes, digests(&path)), None);
 }
 
-/// The unit has the same name, and its sessions were those of another target: they are ended there.
+/// The sessions of a killed process are ended at their own target, also when the next run uses another target of the unit.
 #[test]
 fn what_a_killed_process_has_left_is_ended_where_it_was_left() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -179,7 +179,7 @@ fn what_a_killed_process_has_left_is_ended_where_it_was_left() {
     assert_eq!(rig.put_off(), 0, "the target would still undo it");
 }
 
-/// Where that target does not answer, nothing is proven, and that is said.
+/// If that target does not answer, the run reports that nothing is proven.
 #[test]
 fn what_cannot_be_ended_where_it_was_left_is_not_forgotten() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -188,7 +188,7 @@ fn what_cannot_be_ended_where_it_was_left_is_not_forgotten() {
     rig.is_killed(&first, digests(&path));
     let text = std::fs::read_to_string(&path).unwrap();
     let (closed, changed) = (closed_port(), changed(&first));
-    // The lines count by a check of all above: a copy of the head says it again.
+    // The check covers all lines above it, so the head is copied with a new check.
     let head = text.lines().find(|line| line.starts_with("# sessions: ")).unwrap().to_owned();
     assert!(head.contains(&format!("{TARGET} {}", rig.server.address())), "{head}");
     let told = head.replace(&rig.server.address().to_string(), &closed);

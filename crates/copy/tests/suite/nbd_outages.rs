@@ -67,7 +67,7 @@ async fn requests_wait_for_a_server_that_is_killed_and_comes_back() {
     device.flush().await.unwrap();
 }
 
-/// Server and copy are started together.
+/// The server starts later than the copy.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_listens_later_is_waited_for() {
     let (mut server, _folder) = serve(false);
@@ -87,7 +87,7 @@ async fn a_server_that_listens_later_is_waited_for() {
     read(&opening.await.unwrap().unwrap()).await.unwrap();
 }
 
-/// qemu-nbd lets more clients than it serves wait until one leaves.
+/// qemu-nbd accepts further clients, and answers them when another one leaves.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_room_for_few_clients_is_not_waited_for() {
     for room in [1, 2, 3, 4, 8] {

@@ -87,7 +87,7 @@ impl Error {
         self.kind().is_transient()
     }
 
-    /// Whether the unit says that a reservation, or another key, stands in the way.
+    /// Whether the status is RESERVATION CONFLICT: another initiator's reservation, or a key that is not registered.
     pub(crate) const fn is_reservation_conflict(&self) -> bool {
         matches!(self, Self::Status { status: Status::RESERVATION_CONFLICT, .. })
     }

@@ -50,7 +50,7 @@ impl LoginFailure {
 
 #[cfg(test)]
 impl crate::error::Error {
-    /// A login that the target has refused with this status class and detail.
+    /// A login that the target refused with this status class and detail.
     pub(crate) fn refused_login(class: u8, detail: u8) -> Self {
         Self::Login(Box::new(LoginFailure {
             portal: "192.0.2.1:3260".to_owned(),

@@ -67,7 +67,7 @@ async fn patiently<'a, T>(
         if left.is_zero() || left < least {
             return Err(error);
         }
-        // The last try begins when the patience ends.
+        // The last try begins at the end of the patience.
         let pause = back_off.next().max(least).min(left);
         let portal = portal_name(&url.portal);
         if is_waiting {

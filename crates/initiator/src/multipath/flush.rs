@@ -49,7 +49,7 @@ impl Paths<Path> {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub(crate) async fn flush(&self) -> Result<(), Error> {
-        // As for any request, memory comes first and then a path.
+        // As for every request: first the share of the budget, then a path.
         let permit = Arc::new(self.reserve(0).await?);
         let mut attempts = Attempts::new(self);
         loop {
@@ -107,8 +107,8 @@ impl Paths<Path> {
         }
     }
 
-    /// A flush that may take long, or may itself be what ends sessions, gets a path of its own, whichever that is. Where it may end the only
-    /// one, it waits for another first.
+    /// Grants a path without other requests to a flush that may take long, or that may be the reason why sessions end. A flush that may
+    /// end the only session first waits for a second one.
     async fn own_path(&self, requirements: Requirements) -> Result<Option<Grant<Path>>, Error> {
         let written = self.written();
         let covered = self.lock().flushes.covered(written);

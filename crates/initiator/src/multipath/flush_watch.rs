@@ -2,8 +2,8 @@
 //!
 //! LIO carries out SYNCHRONIZE CACHE in the thread that reads the connection. The data of writes that it has asked for
 //! lies in the socket meanwhile, and after 3 seconds it ends the session for them. So a flush that may take long gets a
-//! path of its own. One that may take very long ends that session itself, since LIO reads no answer to its pings meanwhile; then
-//! another session must be there that has seen that nothing was lost.
+//! path of its own. A flush that takes longer than LIO's ping timer ends its session, since LIO does not read the answer to the
+//! ping. Then another session is needed that has seen no reset: it proves that no write was lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ const SHORT: Duration = Duration::from_millis(300);
 const UNPROVEN: u64 = 4 << 20;
 /// How much more a flush may cover than one that took short.
 const STEP: u64 = 2;
-/// A flush that takes longer may outlast a target's patience with its own pings: LIO's is 30 s, and the guess is rough.
+/// A flush with a longer estimate may exceed the target's ping timer. LIO's is 30 s, and the estimate is rough.
 const VERY_LONG: Duration = Duration::from_secs(10);
-/// Where no flush has told how fast the medium is, so much may take as long, bytes: 6 MB/s is what a memory card writes.
+/// The same limit in bytes while the rate of the medium is unknown: a memory card writes 6 MB/s.
 const MUCH: u64 = 64 << 20;
 
 /// Tracks how much the flushes of a disk cover and how long they take.
@@ -30,11 +30,11 @@ pub(super) struct FlushWatch {
     proven: u64,
     /// The last flush that covered anything took long.
     is_slow: bool,
-    /// What it brought onto the medium in a second then, bytes.
+    /// Rate of the last flush, bytes per second.
     rate: u64,
-    /// A flush waits for a second session.
+    /// Whether a flush waits for a second session.
     wants_session: bool,
-    /// A path was added, or none comes.
+    /// Notified when a path is added, or when no further session will be opened.
     news: Arc<Notify>,
 }
 
@@ -54,7 +54,7 @@ impl FlushWatch {
         covered > 0 && (self.is_slow || covered > self.proven.saturating_mul(STEP).max(UNPROVEN))
     }
 
-    /// Whether a flush that covers so many bytes may take so long that the target ends its session.
+    /// Whether a flush of `covered` bytes may take so long that the target ends its session.
     pub(super) fn may_be_very_long(&self, covered: u64) -> bool {
         let seconds = VERY_LONG.as_secs();
         let limit = match self.is_slow {
@@ -72,7 +72,7 @@ impl FlushWatch {
         self.wants_session = wants;
     }
 
-    /// Tells when a path is added, or when none comes that was asked for.
+    /// Notified when a path is added, or when no further session will be opened.
     pub(super) fn news(&self) -> Arc<Notify> {
         Arc::clone(&self.news)
     }
@@ -81,7 +81,7 @@ impl FlushWatch {
         self.news.notify_waiters();
     }
 
-    /// No second session comes.
+    /// No further session will be opened.
     pub(super) fn none_comes(&mut self) {
         self.wants_session = false;
         self.news.notify_waiters();

@@ -28,11 +28,11 @@ struct Told<'a> {
     initiator: &'a str,
     random: [u8; 3],
     count: u32,
-    /// Where they are; earlier versions did not say so.
+    /// Where the sessions are; `None` in lines of earlier versions.
     at: Option<ToldTarget>,
 }
 
-/// The target that they are of, and its portals, with their groups as far as these are known.
+/// The target of the sessions, and its portals with their groups, where known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct ToldTarget {
     name: IscsiName,
@@ -61,18 +61,18 @@ impl ToldTarget {
     }
 }
 
-/// A way to where sessions were left.
+/// A portal at which sessions may have been left.
 struct Way {
     url: Url,
-    /// Its number, if it is one of the disk's own.
+    /// Its index, if it is one of the disk's portals.
     portal: Option<usize>,
-    /// Its portal group, as far as it is known.
+    /// Its portal group, if known.
     group: Option<u16>,
 }
 
 impl Opener {
-    /// What another process is to be told of the sessions of this one: the name of the initiator, the ISIDs, and the portals of the
-    /// target. The unit may have the same name at other portals and targets, where a login would end nothing of it (RFC 7143 §4.4.3).
+    /// Describes the sessions of this process for a later one: initiator name, ISIDs, and the portals of the target. A login at another
+    /// target of the same unit would not end them (RFC 7143 §4.4.3).
     pub(crate) fn leaves(&self) -> String {
         let ([first, second, third], count) = self.node.isids();
         let mut told = format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name());
@@ -91,7 +91,7 @@ impl Opener {
         self.node.name().as_str()
     }
 
-    /// Ends the sessions that were told, at each portal group of their target.
+    /// Ends the described sessions at each portal group of their target.
     ///
     /// # Errors
     /// When nothing proves that they have ended.
@@ -118,12 +118,12 @@ impl Opener {
                 Err(error) => failed.push((way.group, error)),
             }
         }
-        // Another portal of the group proves as much.
+        // Another portal of the same group is enough.
         failed.retain(|(group, _)| group.is_none_or(|group| !groups.contains(&group)));
         failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// The ways to sessions that were left: the disk's own portals, if they are of that target, and those that were told.
+    /// The portals to visit: those of the disk, if they belong to that target, and those of the description.
     fn ways(&self, told: Option<ToldTarget>) -> Vec<Way> {
         let is_own = told.as_ref().is_none_or(|told| self.url.target.as_ref() == Some(&told.name));
         let own = if is_own { 0..self.portals.len() } else { 0..0 };
@@ -144,8 +144,8 @@ impl Opener {
         ways
     }
 
-    /// Ends the registrations by this key that another process of this initiator has left, over sessions of their nexuses, at each
-    /// portal group of the target. What cannot be ended so is left.
+    /// Unregisters this key for each ISID at each portal group, over a session with that ISID. Errors are logged; the registration may
+    /// stay then.
     pub(crate) async fn unregister_left(self: &Arc<Self>, key: ReservationKey, isids: &[Isid]) {
         let mut groups = BTreeSet::new();
         for portal in 0..self.portals.len() {
@@ -185,8 +185,7 @@ impl Opener {
         ended
     }
 
-    /// Ends sessions at the portal group that a way leads to, unless it is one of those that are done; which one it is, if the
-    /// target says so.
+    /// Ends the sessions at the group of one portal, unless that group is done. Returns the group, if the target states it.
     async fn end_left_at(
         self: &Arc<Self>,
         way: &Way,
@@ -195,7 +194,7 @@ impl Opener {
     ) -> io::Result<Option<u16>> {
         let (mut logins, mut left) = (JoinSet::new(), isids.iter());
         let mut group = way.group;
-        // Of a way that nobody knows the first login tells where it leads to.
+        // The group of an unknown portal is learnt from the first login.
         if group.is_none()
             && let Some(isid) = left.next()
         {
@@ -215,14 +214,14 @@ impl Opener {
                 );
             }
             match logins.join_next().await {
-                // Where a portal leads may have changed.
+                // The portal may belong to another group by now.
                 Some(ended) => group = ended??,
                 None => return Ok(group),
             }
         }
     }
 
-    /// Ends one session, if there is one of that ISID; the portal group where it was.
+    /// Ends the session with this ISID, if there is one. Returns the portal group.
     async fn end_one(
         &self,
         url: Url,

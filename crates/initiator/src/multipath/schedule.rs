@@ -192,7 +192,7 @@ impl Schedule {
             .filter(|lane| is_open(lane) && lane.takes(len, share, requirements.is_alone))
             .filter(|lane| requirements.is_alone || Some(lane.id) != self.spared)
             .filter(|lane| !lane.is_held_up(now) || all_are_held_up)
-            // What may end its session goes over the youngest: the others have seen more of what became of earlier writes.
+            // A request that may end its session takes the youngest one: older sessions can vouch for more of the earlier writes.
             .min_by_key(|lane| (requirements.is_alone.then_some(Reverse(lane.id)), finish(lane)))
             .map(|lane| lane.id)
     }

@@ -1,4 +1,4 @@
-//! What a slow target asks of the sessions of a disk.
+//! Sessions of a disk at a slow target: notices of a busy target, and a session for long flushes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Supervisor {
         self.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));
     }
 
-    /// Opens a second session where writes wait for flushes that take long, or a flush would end the only one.
+    /// Opens a second session if writes wait for slow flushes (`moves`: there is traffic), or if a flush waits for one.
     pub(super) fn open_one_for_flushes(&mut self, paths: &Paths<Path>, moves: bool) {
         let is_wanted = paths.lock().flushes.wants_session();
         if self.lacks_one_for_flushes(paths) && (is_wanted || moves && paths.has_slow_flushes()) {
@@ -41,8 +41,8 @@ impl Supervisor {
 }
 
 impl Paths<Path> {
-    /// Waits for a second session where a flush of so many bytes may take so long that the target ends the only one, and nobody would have
-    /// seen then whether what was written is still there. Without one it goes on after a while.
+    /// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only one: then no session
+    /// could prove that no write was lost. If none opens in time, the flush goes on without.
     pub(super) async fn await_session_for_flush(&self, covered: u64) {
         let (only, news) = {
             let mut state = self.lock();
@@ -71,7 +71,7 @@ impl Paths<Path> {
         self.lock().flushes.set_wants_session(false);
     }
 
-    /// The write data outstanding on each connection that the target takes in time, bytes, if it is slow.
+    /// Limit of the outstanding write data of a connection at a slow target, bytes; `None` for a fast one.
     pub(super) fn limit_of_slow_target(&self) -> Option<u64> {
         let open = self.open();
         open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()

@@ -1,4 +1,4 @@
-//! Flushes of a target that takes long for them.
+//! Flushes that take long.
 
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
@@ -9,9 +9,9 @@ use tokio::time::timeout;
 use super::*;
 
 const LEN: usize = 4096;
-/// Longer than a flush takes that keeps nothing waiting.
+/// Longer than a short flush: such a flush gets the path to itself.
 const SLOW: Duration = Duration::from_secs(1);
-/// Longer than all of it takes.
+/// Longer than the whole test takes in virtual time.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A disk with one session and room for two requests, whose flushes take long.
@@ -30,22 +30,21 @@ async fn slow_disk() -> Disk {
     open::open(&node, url).await.unwrap()
 }
 
-/// Writes that have their share of the budget wait for the only path, which is the flush's alone: it must not wait for their
-/// share.
+/// The flush holds the only path, and writes that hold the whole budget wait for it: the flush must not wait for the budget.
 #[tokio::test(start_paused = true)]
 async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
     let disk = slow_disk().await;
     let page = Bytes::from_static(&[7; LEN]);
     disk.write_at(0, page.clone()).await.unwrap();
     disk.flush().await.unwrap();
-    // The next flush has something to bring, and may take as long.
+    // The next flush covers a write, and may take as long.
     disk.write_at(0, page.clone()).await.unwrap();
     let mut requests = JoinSet::new();
     for at in 0..6 {
         let (writer, page) = (disk.clone(), page.clone());
         requests.spawn(async move { writer.write_at(at * LEN as u64, page).await });
         if at == 1 {
-            // Two writes are under way, and the others wait behind the flush.
+            // Two writes are in flight; the other requests queue behind the flush.
             tokio::task::yield_now().await;
             let flusher = disk.clone();
             requests.spawn(async move { flusher.flush().await });

@@ -118,7 +118,7 @@ impl Registration {
         nexus.is_some_and(|nexus| self.lock().registered.contains(&nexus))
     }
 
-    /// How many other nexuses of this ISID, with other ports of the target, are registered.
+    /// Number of registered nexuses with this ISID at other target ports.
     pub(crate) fn nexuses_beside(&self, nexus: Option<Nexus>, isid: Isid) -> usize {
         let nexuses = self.lock();
         let others = nexuses.registered.iter().filter(|other| Some(**other) != nexus);

@@ -52,8 +52,8 @@ impl LogicalUnit {
     /// Once it has its turn it runs to its end, whoever waits for it, and the next one waits until then: one that
     /// is given up might have failed on the medium without a word.
     ///
-    /// Its share of the budget is that permit, if it has one: one that keeps a path to itself has it before, since
-    /// requests that have theirs may wait for the path.
+    /// `permit` is its share of the budget. A flush that has a path to itself must bring one: requests that hold the whole budget may
+    /// wait for that path.
     pub(crate) async fn flush_with(
         &self,
         patience: fn(&Self) -> Patience<'_>,
@@ -84,8 +84,8 @@ impl LogicalUnit {
         }
         let cdb = profile.capacity.flush_command();
         let mut transfer = Transfer::query(cdb, 0).with_proof();
-        // Before its turn: a flush that waits for the same turn may have the only path to itself, and those that have the
-        // budget wait for that path.
+        // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests that hold the
+        // budget may wait for that path.
         let permit = match permit {
             Some(permit) => permit,
             None => Arc::new(self.reserve(0).await?),

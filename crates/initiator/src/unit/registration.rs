@@ -276,8 +276,8 @@ impl LogicalUnit {
         .await
     }
 
-    /// Changes the registration of the nexus. LIO ends each REGISTER with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE where it
-    /// cannot store registrations (`/var/target/pr` is missing), and has carried it out: what an error leaves open, the unit is asked.
+    /// Changes the registration of the nexus. LIO without `/var/target/pr`, where it stores registrations, carries out each REGISTER and
+    /// answers NOT READY, LOGICAL UNIT COMMUNICATION FAILURE. So after a CHECK CONDITION the unit is asked whether it did.
     async fn change_registration(&self, change: &PersistentReserveOut) -> Result<(), Error> {
         let unit = self.for_registration();
         let error = match unit.persistent_reserve_out(change).await {
@@ -299,7 +299,8 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether the unit says that the nexus is registered by this key, or not at all for none.
+    /// Whether the registration of the nexus is as `wanted` (READ FULL STATUS): by this key, or absent for
+    /// [`NONE`](ReservationKey::NONE).
     async fn has_key(&self, unit: &Self, wanted: ReservationKey) -> Result<bool, Error> {
         let registrants = unit.reservation_full_status().await?.registrants;
         let Some(membership) = self.state().membership.registration() else { return Ok(false) };
@@ -307,7 +308,7 @@ impl LogicalUnit {
         let by = if wanted.is_none() { membership.key() } else { wanted };
         let told =
             registrants.iter().filter(|it| it.key == by && it.initiator_port.isid() == Some(isid));
-        // The same ISID with other ports of the target are other nexuses.
+        // A session with the same ISID at another target port is another nexus, with an entry of its own.
         let others = membership.nexuses_beside(self.nexus(), isid);
         Ok((told.count() > others) != wanted.is_none())
     }

@@ -18,7 +18,7 @@ fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
     })
 }
 
-/// The host of the target acknowledges what is sent, so a command that it has keeps its own time limit.
+/// While the target's host acknowledges what is sent, a command keeps its own time limit.
 fn signs_of_life(timeouts: &mut Timeouts, soon: Duration) {
     timeouts.nop_interval = Some(soon);
     timeouts.nop_response = soon;

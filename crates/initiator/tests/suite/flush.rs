@@ -496,8 +496,8 @@ async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patien
     soon(read).await.unwrap().unwrap();
 }
 
-/// LIO ends a session whose flush takes longer than its ping timer. Only another session, which was there before, has seen then that
-/// nothing was lost: who flushes much over one session gets another first.
+/// LIO ends a session whose flush takes longer than its ping timer. Only a session that was open before proves then that no write was
+/// lost, so a long flush on a single session waits for a second one.
 #[tokio::test]
 async fn a_flush_that_ends_its_session_loses_nothing() {
     const MUCH: usize = 65 << 20;
@@ -526,7 +526,7 @@ async fn a_flush_that_ends_its_session_loses_nothing() {
     }
 }
 
-/// Where no second session is to be had, the flush goes over the one that there is.
+/// If the target refuses a second session, the flush uses the only one.
 #[tokio::test]
 async fn a_long_flush_does_not_wait_for_a_session_that_does_not_come() {
     const MUCH: usize = 65 << 20;

@@ -7,7 +7,7 @@
 //! | `value` | what a value may look like: numbers, booleans, lists, binary items |
 //! | `table` | [`Key`]: each key with its [`Definition`], the one place for defaults and ranges |
 //! | `chap` | [`ChapAlgorithm`], and the limits of the items of CHAP |
-//! | `printable` | [`printable`]: a value as it may be shown to people |
+//! | `printable` | [`printable`]: a value without control characters, to be shown |
 //! | `kind` | [`Kind`]: how a result comes out of an offer and an answer |
 //!
 //! ```

@@ -96,16 +96,16 @@ pub struct LoginBehavior {
     pub silent: bool,
 }
 
-/// What a target says of all its units. One that starts may let initiators in before these are there.
+/// The state of all units of a target. A target that starts may accept logins before its units are present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Presence {
-    /// They are served.
+    /// Units are served.
     #[default]
     Served,
-    /// They are not ready: every command but those that a unit answers in any state ends with NOT READY, 04h/01h.
+    /// Units are becoming ready: commands end with NOT READY, 04h/01h, except those that a unit answers in any state.
     BecomingReady,
-    /// There are none.
+    /// The target has no units.
     Missing,
 }
 

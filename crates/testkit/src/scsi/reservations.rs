@@ -197,17 +197,17 @@ impl Reservations {
         Some(state.attentions.remove(at).sense)
     }
 
-    /// Whether the nexus is of the initiator that holds the unit, and of another process.
+    /// Whether the nexus has the initiator name of the holder, and another random part of the ISID.
     pub(crate) fn is_hidden(&self, nexus: &Registrant) -> bool {
         let state = self.lock();
         let holder = state.held.as_ref().map(|held| &held.registration.registrant);
-        // The last two bytes are counted within a process.
+        // The last two bytes of an ISID are a counter within a process.
         holder.is_some_and(|holder| {
             holder.initiator == nexus.initiator && holder.isid >> 16 != nexus.isid >> 16
         })
     }
 
-    /// Whether the reservation lets a command of the nexus pass, whose registration may be hidden.
+    /// Whether the reservation admits a command of the nexus. A hidden registration does not count.
     pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16], is_hidden: bool) -> bool {
         let state = self.lock();
         let Some(held) = &state.held else { return true };

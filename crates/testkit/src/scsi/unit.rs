@@ -107,11 +107,10 @@ pub struct UnitBehavior {
     /// TAS of the control mode page: whether commands that another initiator aborts end with TASK ABORTED,
     /// and not without a status.
     pub task_aborted_status: bool,
-    /// Whether every REGISTER that is carried out ends with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE, as LIO has it
-    /// where it cannot store registrations.
+    /// Whether every REGISTER is carried out and ends with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE, as at LIO without a
+    /// place to store registrations.
     pub forgetful_registrations: bool,
-    /// Whether a registration of the initiator that holds the unit counts only where the random part of its ISID is that of the holder, as LIO
-    /// has it.
+    /// Whether registrations under the holder's initiator name count only if the random part of their ISID is the holder's, as at LIO.
     pub holder_hides_registrations: bool,
     /// Whether UNMAP ends with a residual of its whole parameter list, as tgt has it.
     pub unmap_residual: bool,

@@ -206,7 +206,7 @@ impl Target {
         self.sessions.values().map(|session| session.tasks.len()).sum()
     }
 
-    /// Whether a SCSI command is under way that has come over this connection.
+    /// Whether a SCSI command of this connection is in flight.
     #[must_use]
     pub fn has_task_on(&self, id: ConnId) -> bool {
         let mut tasks = self.sessions.values().flat_map(|session| session.tasks.values());

@@ -287,7 +287,7 @@ fn ports_serve_what_their_access_state_allows() {
     }
 }
 
-/// SPC-4 §6.4.2, SBC-3 §4.8: a target that starts lets initiators in before its units are there, or ready.
+/// SPC-4 §6.4.2, SBC-3 §4.8: a target that starts accepts logins before its units are present or ready.
 #[test]
 fn units_may_come_later_than_their_target() {
     let mut rig = Rig::login(config(), &[]);

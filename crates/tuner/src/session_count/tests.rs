@@ -253,7 +253,7 @@ fn a_cap_ends_the_search() {
     assert_eq!(sessions.reason(), "the target takes no second session");
 }
 
-/// A target that was being changed refuses for a while what it takes later.
+/// A target may refuse sessions only while it is reconfigured.
 #[test]
 fn a_cap_holds_for_ten_minutes_of_work() {
     let mut sessions = SessionCount::new("planned", 16);

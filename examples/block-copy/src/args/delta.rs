@@ -32,7 +32,7 @@ pub enum RangesFrom {
 }
 
 impl RangesFrom {
-    /// The dirty bitmap of the source, if it is one.
+    /// The name of the source's dirty bitmap, if the ranges come from one.
     pub(crate) fn bitmap(&self) -> Option<&str> {
         match self {
             Self::Bitmap(name) => Some(name),

@@ -14,9 +14,8 @@ pub struct GuardArgs {
     /// loop device, or claimed by another program.
     #[arg(long)]
     pub force: bool,
-    /// Reserves the units of the destination for this copy alone (persistent reservation, write exclusive), and refuses one with
-    /// which another is registered. It ends with the copy; what a copy of the same initiator that was killed has left is
-    /// taken over.
+    /// Reserves the units of the destination for this copy (persistent reservation, write exclusive), and fails if another host is
+    /// registered with one. The reservation ends with the copy; that of a killed copy of the same initiator is taken over.
     #[arg(long)]
     pub exclusive: bool,
     /// What the source is: auto refuses images of other formats (qcow2, VMDK, VHD, VHDX, VDI, ...), what is compressed, and

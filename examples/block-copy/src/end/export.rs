@@ -17,7 +17,7 @@ pub struct ExportEnd {
     device: NbdDevice,
     uri: NbdUri,
     name: Arc<str>,
-    /// What was marked when it was opened, in the bitmap that was asked for.
+    /// The ranges that the requested dirty bitmap marked when the export was opened.
     marked: Option<Arc<RangeSet>>,
 }
 
@@ -53,7 +53,7 @@ impl ExportEnd {
         &self.device
     }
 
-    /// What was marked when it was opened, in the bitmap that was asked for.
+    /// The ranges that the requested dirty bitmap marked when the export was opened.
     pub(crate) fn marked(&self) -> Option<&RangeSet> {
         self.marked.as_deref()
     }

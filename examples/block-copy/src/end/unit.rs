@@ -22,7 +22,7 @@ use crate::side::Side;
 use crate::stop::Stop;
 use iscsi_initiator::tuning::Size;
 
-/// How long it may take to tell who has registered with it.
+/// Time limit of the question for registrations of others.
 const QUESTION: Duration = Duration::from_secs(5);
 /// How long the end of the sessions may take where nothing that was sent can change the unit any more.
 const LOGOUT: Duration = Duration::from_secs(3);
@@ -58,7 +58,7 @@ impl UnitEnd {
         Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
     }
 
-    /// Reserves it for this copy alone, by the key that it was opened with.
+    /// Reserves the unit for this copy, by the key that it was opened with.
     pub(crate) async fn reserve_exclusively(
         &self,
         is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,
@@ -67,8 +67,7 @@ impl UnitEnd {
         reserved.await.map_err(|cause| self.failed(cause))
     }
 
-    /// Who else has registered with it, or holds it, as it tells; `None` where nobody has, or it does not say in
-    /// time.
+    /// The registrations and the reservation of others, as text; `None` without any, or if the unit does not answer in time.
     pub(crate) async fn registered_by_others(&self) -> Option<String> {
         let questions =
             async { tokio::join!(self.disk.registered_keys(), self.disk.reservation()) };

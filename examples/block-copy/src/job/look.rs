@@ -80,7 +80,7 @@ async fn sample_destination(ends: &Ends) -> io::Result<Option<Sample>> {
     Sample::read(device, ends.place(), len).await.map(Some)
 }
 
-/// Which units of the destination others have registered with: they may write to them.
+/// Warnings about other hosts that are registered with units of the destination: they may write to them.
 async fn registered(destination: &End) -> Vec<String> {
     let mut notes = Vec::new();
     for unit in destination.units() {

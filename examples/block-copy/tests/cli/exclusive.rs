@@ -1,4 +1,4 @@
-//! A unit for one copy alone, and copies that find others registered with theirs.
+//! Exclusive copies, and copies to units with registrations of others.
 
 use std::process::Stdio;
 
@@ -21,7 +21,7 @@ fn copy(arguments: &[&str]) -> std::process::Output {
     block_copy(&[arguments, &QUIET].concat())
 }
 
-/// Reserved from before the first byte to the end, also of a copy that is killed: the next one takes it over.
+/// The unit is reserved before the first write and until the end. The reservation of a killed copy is taken over by the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -39,11 +39,11 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
         let (kind, key) = reservations.holder().unwrap();
         assert_eq!(kind, WRITE_EXCLUSIVE_REGISTRANTS);
         assert!(reservations.keys().iter().all(|other| *other == key), "what was left is gone");
-        // A second copy of this host changes nothing of it.
+        // A second copy of this host is refused, and the reservation stays.
         let second = format!("process {} of this host writes there", child.id());
         fails(&copy(&exclusive), 1, &[&second]);
         assert_eq!(reservations.holder(), Some((kind, key)));
-        // Another host, in name.
+        // Another initiator name stands for another host.
         let mut other = exclusive.to_vec();
         other.extend(["--initiator-name", "iqn.2026-01.org.example:another"]);
         fails(&copy(&other), 1, &["destination"]);
@@ -56,7 +56,7 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
             let advice = [&*format!("the key {key:#018x}"), "iscsi-util preempt"];
             fails(&copy(&other), 1, &advice);
             assert_eq!(reservations.holder(), Some((kind, key)));
-            // Whoever is not registered writes nothing.
+            // An initiator without a registration cannot write.
             fails(&copy(&[&image, &url]), 1, &["reservation"]);
         }
     }
@@ -66,8 +66,7 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
     rig.assert_clean();
 }
 
-/// LIO takes no PREEMPT from another process of the initiator that holds the unit, and cannot store registrations if nobody has
-/// made a place for them.
+/// LIO refuses PREEMPT from another process of the holder's initiator, and may have no place to store registrations.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_copy_has_left_at_lio_is_taken_over() {
     let rig = Rig::start_with(512, LEN as u64, |config| {
@@ -109,7 +108,7 @@ async fn others_that_are_registered_are_told_and_refused_where_that_is_asked_for
     assert!(note(&[]).contains(told));
     fails(&copy(&[&image, &url, "--exclusive"]), 1, &["the key 0x000000000000000b"]);
     assert_eq!(reservations.keys(), [ANOTHER], "no registration is left");
-    // An own key is no other's.
+    // The key of the URL is this copy's own.
     let own = format!("{url}?reservation_key=0xb");
     let output = block_copy(&[&[&*image, &own, "--json"], &QUIET[..]].concat());
     assert!(!object(&output)["notes"].to_string().contains("registered"));

@@ -227,8 +227,8 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(PATIENCE, work).await.ok()
 }
 
-/// Listens where a target has listened. A program that another test is just starting has that target's socket until it has become the
-/// program.
+/// Listens at the address of a stopped target. Retries while the address is in use: a child that another test has forked keeps the
+/// old socket open until its exec.
 pub(crate) async fn listen_again(address: SocketAddr) -> TcpListener {
     let listening = async {
         loop {

@@ -301,7 +301,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     }
 }
 
-/// Who may connect, whatever the mask for new files is.
+/// The permissions and the group of the socket are as asked for, whatever the umask is.
 #[tokio::test(flavor = "multi_thread")]
 async fn others_may_connect_where_that_is_said() {
     let (_server, _disk, url) = target().await;
@@ -331,7 +331,7 @@ async fn others_may_connect_where_that_is_said() {
     }
 }
 
-/// systemd hands the connection of a client over, and starts a server for each (`Accept=yes`).
+/// With `Accept=yes` systemd starts a server for each client, and hands over the client's connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_no_socket_that_listens() {
     let (_server, _disk, url) = target().await;
@@ -347,7 +347,8 @@ async fn a_connection_is_no_socket_that_listens() {
     assert!(said.contains("Accept=no"), "{said}");
 }
 
-/// A target where one has been. A program that another test is just starting has the socket of that one until it has become the program.
+/// Starts a target at the address of a stopped one. Retries while the address is in use: a child that another test has forked keeps the
+/// old socket open until its exec.
 async fn start_again(address: SocketAddr, target: impl Fn() -> Target) -> Server {
     let starting = async {
         loop {

@@ -34,7 +34,7 @@ pub(crate) struct NbdState {
     pub(crate) medium: Vec<u8>,
     /// Requests that came, each with the number of its connection.
     pub(crate) requests: Vec<(usize, Request)>,
-    /// Clients that came, and how many of them are served: later ones wait.
+    /// Number of clients that have connected, and the number that is served; later ones get no answer.
     pub(crate) clients: usize,
     pub(crate) room: usize,
     /// Answers nothing from now on.

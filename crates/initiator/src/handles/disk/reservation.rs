@@ -15,11 +15,11 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::unit::logical_unit::LogicalUnit;
 
-/// Of a disk that has the unit for itself: it may have several sessions, and this type admits all that are registered. Every array that
-/// serves clusters has it.
+/// The type of an exclusive reservation. It admits every registered session, and a disk may have several; every array that supports
+/// clusters has it.
 const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
-/// How often, and how long after each other, the unit is asked whether another that is registered still is: it may be one that is
-/// refused the unit as well, and leaves.
+/// Number and interval of the looks at the registered keys. Another host that also wants the unit may be registered for a moment,
+/// until it is refused.
 const LOOKS: u32 = 4;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -102,16 +102,16 @@ impl Disk {
         self.any_unit().persistent_reserve_out(&change).await
     }
 
-    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key): of the type "write exclusive, registrants only",
-    /// where nobody else is registered, so that nobody else can write. Who registers later could, and whoever preempts
-    /// the key takes the unit over; both are up to those who obey reservations. The reservation ends with the disk.
+    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key), with the type "write exclusive, registrants
+    /// only". It succeeds only if no other key is registered, so nobody else can write. A host that registers later can write, and a
+    /// host that preempts the key takes the unit over: reservations bind those who follow them. The reservation ends with the disk.
     ///
-    /// A process that was killed has left its registrations with the unit, and its reservation. Those whose keys
-    /// `is_left_behind` says to be such are fenced off: they end, and what their sessions had under way is aborted (PREEMPT AND
-    /// ABORT, SPC-4 §5.13.11.2.6). The key of the disk itself is never one of them, so a further process needs a further key.
+    /// A killed process leaves its registrations and its reservation at the unit. `is_left_behind` tells such keys: their registrations
+    /// are removed, and the commands of their sessions are aborted (PREEMPT AND ABORT, SPC-4 §5.13.11.2.6). It is not asked about the key of
+    /// this disk, so each process needs a key of its own.
     ///
     /// # Errors
-    /// [`Error::RegisteredByAnother`] if any other key is registered and stays so for three seconds, or holds the unit; otherwise as
+    /// [`Error::RegisteredByAnother`] if another key holds the unit, or stays registered for three seconds; otherwise as
     /// [`reserve`](Self::reserve). The unit is not reserved then.
     pub async fn reserve_exclusively(
         &self,
@@ -148,7 +148,7 @@ impl Disk {
                     },
                 };
                 let Some(other) = in_the_way else {
-                    // Others may have registered just before: they are looked for once more.
+                    // Another host may have registered just before: look once more.
                     is_reserved = true;
                     continue;
                 };
@@ -164,7 +164,7 @@ impl Disk {
         })
     }
 
-    /// Ends what the key is registered for, and takes the reservation over if it is one of that key.
+    /// Removes the registrations by this key, and takes the reservation over if the key holds it.
     async fn fence_off(&self, victim: ReservationKey) -> Result<(), Error> {
         let fenced = match self.preempt(victim, EXCLUSIVE, true).await {
             Err(Error::CheckCondition { sense, .. }) if sense.key == SenseKey::IllegalRequest => {
@@ -173,18 +173,18 @@ impl Disk {
             result => result,
         };
         match fenced {
-            // Nobody is registered by it any more; or it holds the unit for an initiator of the same name, whose other nexuses mean
-            // nothing to LIO then. Its own still do.
+            // The key is gone; or it holds the unit, and the target is LIO, which ignores registrations of the holder's initiator under
+            // other ISIDs. The nexuses of the holder itself can still unregister.
             Err(error) if error.is_reservation_conflict() => self.unregister_own(victim).await,
             result => result,
         }
     }
 
-    /// Ends the registrations by this key that a process of the same initiator has left.
+    /// Unregisters the nexuses of this key that belong to the same initiator name.
     async fn unregister_own(&self, victim: ReservationKey) -> Result<(), Error> {
         let Some(opener) = &self.opener else { return Ok(()) };
         let status = match self.any_unit().reservation_full_status().await {
-            // Not every unit tells nexuses.
+            // READ FULL STATUS is optional.
             Err(error) if error.sense().is_some() => return Ok(()),
             status => status?,
         };
@@ -197,7 +197,8 @@ impl Disk {
         Ok(())
     }
 
-    /// The key of whoever holds the unit, unless a session of the disk does; it is none where that is not one, or not any more.
+    /// The key that holds the unit; `None` if it is this disk's. The key is [`NONE`](ReservationKey::NONE) if all registrants hold the
+    /// unit, or nobody any more.
     async fn other_holder(&self) -> Result<Option<ReservationKey>, Error> {
         let own = self.reservation_key()?;
         let held = self.reservation().await?.reservation;

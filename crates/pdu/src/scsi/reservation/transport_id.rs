@@ -34,7 +34,7 @@ const WITH_ISID: u8 = 0b01;
 const SEPARATOR: &str = ",i,0x";
 
 impl TransportId {
-    /// The ISID of the session, where it is told and has twelve digits at most.
+    /// The ISID of the session, if the unit tells it and it has at most twelve digits.
     pub fn isid(&self) -> Option<Isid> {
         let Self::Iscsi { isid: Some(digits), .. } = self else { return None };
         let [0, 0, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes() else {

@@ -232,7 +232,7 @@ fn key_07_declarations() {
     assert_eq!(rig.conclude("").negotiated.target_alias.as_deref(), Some("Bob's dïsk"));
 }
 
-/// KEY-26: what a target says is shown, and moves no cursor.
+/// KEY-26: control characters in texts of the target are escaped.
 #[test]
 fn key_26_texts_of_a_target_are_shown_escaped() {
     let alias = negotiated("TargetAlias=good\u{1b}[2J").target_alias;
