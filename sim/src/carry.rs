@@ -1,6 +1,5 @@
 //! Moves bytes between initiator and targets, and advances the targets' clocks.
 
-use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::target::Target;
 use tokio::time::Instant;
 
@@ -35,8 +34,7 @@ impl World {
             self.losses.reason();
         }
         self.losing.clear();
-        let managed = |target: &Target| target.sent(Opcode::TaskManagementResponse);
-        self.losses.managed(self.targets.iter().map(managed).sum());
+        self.losses.managed(self.targets.iter().map(Target::functions_carried_out).sum());
         self.arrive_at_initiator(now);
         if self.losses.is_any_false(now) {
             self.accuse("a flush tells of lost writes, but nothing has happened".to_owned());

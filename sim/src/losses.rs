@@ -21,7 +21,7 @@ pub(crate) struct Losses {
     kept_back: Vec<Instant>,
     /// A write-back has failed: who comes back by the name of an earlier nexus is told that late.
     has_deferred: bool,
-    /// How often a target has answered a task management function.
+    /// How often a target has carried out a task management function. The connection that asked may be gone by then.
     managed: u32,
     /// Losses that were told without a reason, each with the time until which one may still come to light.
     suspected: Vec<(Instant, u64)>,
@@ -47,7 +47,7 @@ impl Losses {
         self.reason();
     }
 
-    /// Targets have answered so many task management functions so far: what an abort ends says nothing of
+    /// Targets have carried out so many task management functions so far: what an abort ends says nothing of
     /// resets, and a reset is one.
     pub(crate) const fn managed(&mut self, count: u32) {
         if self.managed != count {

@@ -390,6 +390,5 @@ fn is_another_unit(error: &Error) -> bool {
 /// The pause before the last try to open a lost session anew, which may be left out.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Time limit of a flush after the last fault. A flush that another initiator's reset has ended without a status is given up after
-/// its own time limit of 600 s; the time for a reconnect follows.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400 + 600);
+/// Longer than any request takes after the last fault, a reconnect included.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400);

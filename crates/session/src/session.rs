@@ -2,6 +2,7 @@
 
 mod abort;
 mod cleanup;
+mod cleared;
 mod connections;
 mod end;
 mod management;

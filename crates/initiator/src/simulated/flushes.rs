@@ -7,33 +7,37 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::*;
+use crate::Error;
 
 const LEN: usize = 4096;
 /// Longer than a short flush: such a flush gets the path to itself.
 const SLOW: Duration = Duration::from_secs(1);
+/// Longer than the time limit of a flush.
+const VERY_SLOW: Duration = Duration::from_secs(1000);
 /// Longer than the whole test takes in virtual time.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A disk with one session and room for two requests, whose flushes take long.
-async fn slow_disk() -> Disk {
+/// A disk with one session and room for two requests, whose flushes this fault makes slow; and its target.
+async fn slow_disk(slow: Fault) -> (Disk, Arc<Mutex<Target>>) {
     let unit = RamDisk::new(512, 8192);
     unit.set_cache(Cache::Volatile);
-    let config = TargetConfig::new(TARGET, unit)
-        .with_fault(Fault::delay(.., SLOW).on_access(Access::SynchronizeCache));
+    let config =
+        TargetConfig::new(TARGET, unit).with_fault(slow.on_access(Access::SynchronizeCache));
+    let target = Arc::new(Mutex::new(Target::new(config)));
     let mut properties = Properties::default();
     properties.latency = ROUND_TRIP / 2;
-    let network = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], properties);
+    let network = Simulated::new([Arc::clone(&target)], properties);
     let options = Options::default().with_sessions(Sessions::Fixed(1)).with_max_requests(2);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let node = Node::over(Arc::new(network), name, options.with_use_environment(false)).unwrap();
     let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
-    open::open(&node, url).await.unwrap()
+    (open::open(&node, url).await.unwrap(), target)
 }
 
 /// The flush holds the only path, and writes that hold the whole budget wait for it: the flush must not wait for the budget.
 #[tokio::test(start_paused = true)]
 async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
-    let disk = slow_disk().await;
+    let (disk, _) = slow_disk(Fault::delay(.., SLOW)).await;
     let page = Bytes::from_static(&[7; LEN]);
     disk.write_at(0, page.clone()).await.unwrap();
     disk.flush().await.unwrap();
@@ -52,4 +56,18 @@ async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
     }
     let all = timeout(LONG, requests.join_all()).await.expect("nothing waits for ever");
     all.into_iter().for_each(|ended| ended.unwrap());
+}
+
+/// With TAS of zero another initiator's reset ends a flush without a status. The flush is the only command, so the unit has
+/// nobody to report the reset to until it is asked.
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_limit() {
+    let (disk, target) = slow_disk(Fault::delay(.., VERY_SLOW).times(1)).await;
+    disk.write_at(0, Bytes::from_static(&[7; LEN])).await.unwrap();
+    let flusher = disk.clone();
+    let flush = tokio::spawn(async move { flusher.flush().await });
+    tokio::time::sleep(SLOW).await;
+    target.lock().unwrap().reset_by_another(0);
+    let ended = timeout(2 * LONG, flush).await.expect("well before ten minutes").unwrap();
+    assert!(matches!(ended, Err(Error::UnflushedWritesLost)), "{ended:?}");
 }

@@ -1,9 +1,10 @@
 //! SYNCHRONIZE CACHE over one session, and what it vouches for.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
-use iscsi_session::TaskError;
+use iscsi_session::{Completion, TaskError};
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -18,6 +19,9 @@ use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
+
+/// A unit that has not answered a flush for so long is asked whether it is ready.
+const ASK_AFTER: Duration = Duration::from_secs(30);
 
 /// What a question may have under way while requests hold all that there is.
 const QUESTION_BYTES: usize = 1 << 10;
@@ -95,7 +99,7 @@ impl LogicalUnit {
         if wanted.strong_count() == 0 {
             return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
         }
-        match self.execute_in_order(&mut transfer, patience).await {
+        match self.flush_and_ask(&mut transfer, patience, &permit).await {
             Ok((number, _)) => {
                 flush.answered();
                 self.hear_all_before(number).await;
@@ -122,6 +126,33 @@ impl LogicalUnit {
         }
         flush.ended(witness.as_ref().map(|witness| &witness.state.unflushed));
         Ok(())
+    }
+
+    /// Sends the flush. While it takes long, asks the unit whether it is ready, now and then: a unit whose commands another
+    /// initiator has cleared without a status reports that to a later command only, and the flush would wait for its time
+    /// limit.
+    async fn flush_and_ask(
+        &self,
+        transfer: &mut Transfer,
+        patience: Patience<'_>,
+        permit: &Arc<Permit>,
+    ) -> Result<(CommandNumber, Completion), Error> {
+        let mut flush = Box::pin(self.execute_in_order(transfer, patience));
+        let mut asked: Option<Task<()>> = None;
+        loop {
+            if let Ok(ended) = timeout(ASK_AFTER, flush.as_mut()).await {
+                return ended;
+            }
+            if asked.as_ref().is_none_or(Task::is_finished) {
+                let (unit, permit) = (self.clone(), Arc::clone(permit));
+                // Detached: the answer may report a reset, so that it must be heard after the flush has ended as well.
+                let ask = async move {
+                    unit.is_told_of_resets(Some(permit)).await;
+                    Ok(())
+                };
+                asked = Some(Task::detached(ask.in_current_span()));
+            }
+        }
     }
 
     /// Whether a unit that does not take a flush has nothing to bring, by what it says of its volatile cache now. It said

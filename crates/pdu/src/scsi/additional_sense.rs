@@ -77,6 +77,12 @@ impl AdditionalSense {
         self.asc == Self::POWER_ON_OR_RESET.asc && self.ascq != Self::IT_NEXUS_LOSS_OCCURRED.ascq
     }
 
+    /// Whether a unit attention of this code says that the unit may have ended commands without a status, since it was reset
+    /// or another initiator cleared or preempted them (SAM-5 §5.14, with TAS of zero in the Control mode page).
+    pub const fn clears_commands(self) -> bool {
+        self.is_reset() || matches!((self.asc, self.ascq), (0x2f, _) | (0x2a, 0x03 | 0x05))
+    }
+
     /// Whether a unit that is not ready will be by itself, with the content that it had: it starts, its
     /// port changes its state, or an operation that keeps the content is in progress (SPC-4 Annex F).
     /// Not while it is formatted or sanitized (04/04, 04/1B): what was written before is gone then.
@@ -131,6 +137,17 @@ mod tests {
         }
         for other in [AdditionalSense::new(0x29, 7), AdditionalSense::new(0x2a, 9)] {
             assert!(!other.is_reset(), "{other}");
+        }
+    }
+
+    /// SPC-4 Annex F: 2F says that commands were cleared, and PREEMPT AND ABORT clears them as well.
+    #[test]
+    fn codes_after_which_commands_may_be_gone() {
+        for (asc, ascq) in [(0x29, 0), (0x29, 2), (0x2f, 0), (0x2f, 1), (0x2f, 2), (0x2a, 3), (0x2a, 5)] {
+            assert!(AdditionalSense::new(asc, ascq).clears_commands(), "{asc:02x}/{ascq:02x}");
+        }
+        for (asc, ascq) in [(0x29, 7), (0x2a, 1), (0x2a, 4), (0x2a, 9), (0x28, 0), (0x3f, 3)] {
+            assert!(!AdditionalSense::new(asc, ascq).clears_commands(), "{asc:02x}/{ascq:02x}");
         }
     }
 

@@ -61,7 +61,7 @@ impl Session {
         let data = received.data;
         match &received.pdu {
             TargetPdu::LoginResponse(pdu) => self.receive_login(cid, pdu, &data),
-            TargetPdu::ScsiResponse(pdu) => self.receive_scsi_response(cid, pdu, &data),
+            TargetPdu::ScsiResponse(pdu) => self.receive_scsi_response(cid, pdu, &data, now),
             TargetPdu::DataIn(_) if received.discarded => {
                 self.receive_late_data(cid, &received.pdu)
             }

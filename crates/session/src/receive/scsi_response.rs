@@ -1,6 +1,9 @@
 //! SCSI Responses (RFC 7143 §11.4).
 
+use std::time::Instant;
+
 use bytes::Bytes;
+use iscsi_pdu::scsi::Status;
 use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse, TargetOpcode, sense_of};
 
 use crate::error::{ProtocolError, SessionError, TaskError};
@@ -16,11 +19,15 @@ impl Session {
         cid: Cid,
         response: &ScsiResponse,
         data: &Bytes,
+        now: Instant,
     ) -> Result<(), SessionError> {
         if !self.take_answer(cid, response.itt, response.stat_sn)? {
             return Ok(());
         }
         let completed = response.response == ServiceResponse::COMPLETED_AT_TARGET;
+        if completed && response.status == Status::CHECK_CONDITION {
+            self.hear_of_cleared(response.itt, &sense_of(data), now);
+        }
         let Some((task, withdrawn)) =
             self.conclude_scsi(cid, response.itt, TargetOpcode::ScsiResponse)?
         else {

@@ -107,6 +107,11 @@ impl Task {
         self.deadline.map(|deadline| (deadline, timer))
     }
 
+    /// When its time is up, if it has a limit.
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).
     pub(crate) const fn allegiance(&self) -> Option<Cid> {
         self.allegiance

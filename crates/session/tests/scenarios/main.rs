@@ -13,6 +13,7 @@
 mod abort;
 mod added_login;
 mod async_message;
+mod cleared;
 mod conformance;
 mod connection_faults;
 mod connection_loss;

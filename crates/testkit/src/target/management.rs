@@ -24,6 +24,7 @@ const NOT_SUPPORTED: u8 = 5;
 
 impl Target {
     pub(super) fn task_management(&mut self, id: ConnId, pdu: &Pdu) {
+        self.functions = self.functions.wrapping_add(1);
         let code = match pdu.function() {
             ABORT_TASK => self.abort_task(id, pdu),
             ABORT_TASK_SET => self.abort_unit(id, pdu.lun()),

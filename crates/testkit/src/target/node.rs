@@ -45,6 +45,8 @@ pub struct Target {
     pub(super) checker: Checker,
     pub(super) commands: Vec<CommandRecord>,
     pub(super) received: Vec<(ConnId, Pdu)>,
+    /// How many task management functions have been carried out.
+    pub(super) functions: u32,
     pub(super) sent_tally: Tally,
     pub(super) received_tally: Tally,
     pub(super) outcomes: VecDeque<Outcome>,
@@ -77,6 +79,7 @@ impl Target {
             checker: Checker::default(),
             commands: Vec::new(),
             received: Vec::new(),
+            functions: 0,
             sent_tally: Tally::default(),
             received_tally: Tally::default(),
             outcomes: VecDeque::new(),
@@ -174,6 +177,12 @@ impl Target {
     #[must_use]
     pub fn sent(&self, opcode: Opcode) -> u32 {
         self.sent_tally.of(opcode)
+    }
+
+    /// How many task management functions it has carried out, answered or not.
+    #[must_use]
+    pub const fn functions_carried_out(&self) -> u32 {
+        self.functions
     }
 
     /// The disk behind a unit number.
