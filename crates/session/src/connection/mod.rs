@@ -194,6 +194,11 @@ impl Connection {
         self.login.as_deref_mut()
     }
 
+    /// The login has until then, since the process could not go on with it.
+    pub(crate) const fn extend_login(&mut self, deadline: Instant) {
+        self.login_deadline = Some(deadline);
+    }
+
     /// When connect and login must be over.
     pub(crate) const fn login_deadline(&self) -> Option<Instant> {
         self.login_deadline

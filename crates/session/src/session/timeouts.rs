@@ -1,6 +1,6 @@
 //! Time limits: of logins, tasks, silence and missing StatSNs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iscsi_pdu::{Cid, Itt};
@@ -13,6 +13,9 @@ use crate::error::{SessionError, TaskError};
 use crate::output::Notice;
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
+
+/// A process that runs looks at the clock within this time after a deadline.
+const PUNCTUAL: Duration = Duration::from_secs(1);
 
 impl Session {
     /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for. Never too late; it may be too early, since
@@ -101,9 +104,16 @@ impl Session {
 
     fn check_login(&mut self, cid: Cid, now: Instant) {
         let deadline = self.connections.get(cid).and_then(Connection::login_deadline);
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            self.fail_connection(cid, SessionError::TimedOut(Timer::Login), now);
+        let Some(deadline) = deadline.filter(|deadline| *deadline <= now) else { return };
+        if now.saturating_duration_since(deadline) > PUNCTUAL {
+            // The process was stopped, and the target could not go on without its requests.
+            let timeout = self.config.timeouts.login;
+            if let Some(connection) = self.connections.get_mut(cid) {
+                connection.extend_login(now + timeout);
+            }
+            return;
         }
+        self.fail_connection(cid, SessionError::TimedOut(Timer::Login), now);
     }
 
     fn check_life(&mut self, cid: Cid, now: Instant) {

@@ -196,6 +196,23 @@ fn log_18_refused_login_is_not_tried_again() {
     }
 }
 
+/// LOG-32: a process that was stopped in the middle of a login has not waited for the target: its time limit begins anew,
+/// and holds.
+#[test]
+fn log_32_time_in_which_the_process_was_stopped_does_not_count() {
+    let limit = Duration::from_secs(15);
+    let stopped = Duration::from_secs(3600);
+    let mut trace = Trace::new(config());
+    trace.now += stopped;
+    trace.session.handle_timeout(trace.now);
+    trace.drain();
+    assert_eq!(trace.ended, None);
+    trace.advance(limit - Duration::from_millis(1));
+    assert_eq!(trace.ended, None);
+    trace.advance(Duration::from_millis(1));
+    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Login));
+}
+
 /// LOG-32: the time limit holds for all of it: no connection, a silent target, one that dawdles,
 /// one that redirects.
 #[test]
