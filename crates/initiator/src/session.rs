@@ -335,6 +335,11 @@ impl Session {
         self.shared.longest_write.load(Ordering::Relaxed)
     }
 
+    /// How long a read of a disk had better be, bytes.
+    pub(crate) fn longest_read(&self) -> u64 {
+        self.shared.longest_read.load(Ordering::Relaxed)
+    }
+
     /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
     pub(crate) fn limit_of_slow_target(&self) -> Option<u64> {
         let bytes = self.shared.limit_of_slow_target.load(Ordering::Relaxed);

@@ -220,6 +220,17 @@ impl Session {
         }
     }
 
+    /// Sets how much read data may be awaited at once on a connection, bytes; without a word there is no limit. A read beyond
+    /// it waits as a write [does](Self::limit_writes).
+    ///
+    /// What was asked for stands before the pings of the target, which gives up on a connection whose answer comes late (LIO:
+    /// 30 seconds).
+    pub fn limit_reads(&mut self, cid: Cid, bytes: u64) {
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.transmitter.limit_reads(bytes);
+        }
+    }
+
     /// How much write data the target may be waiting for now on a connection, and how much it may have had to wait for in
     /// the writes that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
     /// [limit](Self::limit_writes) there is.

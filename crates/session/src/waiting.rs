@@ -16,6 +16,8 @@ pub enum Waiting {
     CommandWindow,
     /// Other writes to end: [`Session::limit_writes`] holds one back.
     WriteLimit,
+    /// Other reads to end: [`Session::limit_reads`] holds one back.
+    ReadLimit,
     /// Data-In and statuses: everything has been sent.
     Answers,
 }
@@ -30,8 +32,8 @@ impl Session {
             Waiting::R2t
         } else if first.is_some_and(|(_, task)| !self.window.lets_out(task)) {
             Waiting::CommandWindow
-        } else if self.is_holding_back() {
-            Waiting::WriteLimit
+        } else if let Some((_, task)) = first.filter(|_| self.is_holding_back()) {
+            if task.write().is_some() { Waiting::WriteLimit } else { Waiting::ReadLimit }
         } else if self.tasks.iter().any(|(_, task)| task.as_scsi().is_some()) {
             Waiting::Answers
         } else {
@@ -47,15 +49,15 @@ impl Session {
         sent.filter_map(|(_, task)| reads(task)).fold(0, usize::saturating_add)
     }
 
-    /// Whether a write could go out but for [`limit_writes`](Self::limit_writes): no connection may
-    /// take it.
+    /// Whether a command could go out but for [`limit_writes`](Self::limit_writes) or [`limit_reads`](Self::limit_reads): no
+    /// connection may take it.
     #[must_use]
     pub fn is_holding_back(&self) -> bool {
         let Some((_, task)) = self.commands.first(&self.tasks) else { return false };
         let mut takers = self.connections.iter().filter(|c| c.takes_commands()).peekable();
         self.window.lets_out(task)
             && takers.peek().is_some()
-            && takers.all(|connection| connection.is_at_write_limit(task, &self.tasks))
+            && takers.all(|connection| connection.is_at_limit(task, &self.tasks))
     }
 }
 

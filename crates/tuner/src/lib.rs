@@ -8,6 +8,7 @@
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
 //! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
 //! | samples of its rate and round-trip time | [`LinkEstimator`], and from it what may be under way: [`inflight_limit`], [`WriteLimit`] |
+//! | what has arrived | [`ReadLimit`]: how much may be asked for |
 //! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
 //! | readings of a connection that stands still, and pings over connections with segments of several lengths | [`StallWatch`], [`PathTrial`]: whether the path swallows long packets, and the [`SegmentLimit`] that helps |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
@@ -36,6 +37,7 @@ mod link;
 mod path_mtu;
 mod plan;
 mod policy;
+mod read_limit;
 mod session_count;
 mod size;
 mod sys;
@@ -61,6 +63,7 @@ pub use link::tcp_info::TcpInfo;
 pub use path_mtu::{PathTrial, SegmentLimit, Stall, StallWatch, TrialVerdict, Way};
 pub use plan::{Buffer, Choice, Plan, TransferOffer};
 pub use policy::plan;
+pub use read_limit::ReadLimit;
 pub use session_count::{SessionCount, SessionsReading, Step};
 pub use size::{Size, SizeError};
 pub use table::Row;

@@ -47,7 +47,7 @@ impl Driver {
         if !self.session.is_holding_back() {
             return Ok(());
         }
-        self.limit_writes();
+        self.limit_requests();
         self.write()
     }
 

@@ -44,7 +44,7 @@ impl Driver {
                 {
                     transport.stand(connected);
                 }
-                self.limit_writes();
+                self.limit_requests();
             }
             Err(why) => {
                 self.remove(cid);

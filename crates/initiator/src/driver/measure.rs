@@ -32,7 +32,7 @@ impl Driver {
                 tuner.poll(socket, waiting, blocked, intervals, progress, now);
             });
         }
-        self.share_write_limits();
+        self.share_limits();
         self.tell_facts();
         self.look_at_stalls();
         let moved = data_moved(&self.session) - self.moved_at_poll;
@@ -125,30 +125,33 @@ impl Driver {
         for transport in &mut self.transports {
             transport.tune(|_, tuner| tuner.hear_of_slow_target(bytes));
         }
-        self.share_write_limits();
+        self.share_limits();
     }
 
-    /// Limits the writes of each connection to what it brings to the target in time.
-    pub(super) fn limit_writes(&mut self) {
+    /// Limits the writes and reads of each connection to what it brings in time.
+    pub(super) fn limit_requests(&mut self) {
         let now = self.now.into_std();
         for transport in &mut self.transports {
             let progress = self.session.write_progress(transport.cid);
-            transport.tune(|socket, tuner| tuner.look_at_window(socket, progress, now));
+            transport.tune(|socket, tuner| tuner.look_at_limits(socket, progress, now));
         }
-        self.share_write_limits();
+        self.share_limits();
     }
 
-    /// The same by the last look at their windows.
-    fn share_write_limits(&mut self) {
+    /// The same by the last look at them.
+    fn share_limits(&mut self) {
         let max = self.shared.budget.max_bytes();
-        let (mut longest, mut slow) = (u64::MAX, u64::MAX);
+        let (mut longest, mut slow, mut longest_read) = (u64::MAX, u64::MAX, u64::MAX);
         for transport in &self.transports {
             let Some(tuner) = transport.tuner() else { continue };
             self.session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
+            self.session.limit_reads(transport.cid, tuner.read_limit(max).unwrap_or(u64::MAX));
+            longest_read = longest_read.min(tuner.longest_read(max).unwrap_or(u64::MAX));
             longest = longest.min(tuner.longest_write(max).unwrap_or(u64::MAX));
             slow = slow.min(tuner.limit_of_slow_target().unwrap_or(u64::MAX));
         }
         self.shared.longest_write.store(longest, Ordering::Relaxed);
+        self.shared.longest_read.store(longest_read, Ordering::Relaxed);
         self.shared.limit_of_slow_target.store(slow, Ordering::Relaxed);
     }
 }

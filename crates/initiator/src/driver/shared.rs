@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) unit_registry: Arc<UnitRegistry>,
     /// How long a write of a disk had better be, bytes, by what the connections bring to the target in time.
     pub(crate) longest_write: AtomicU64,
+    /// How long a read of a disk had better be, bytes, until the connections have brought much.
+    pub(crate) longest_read: AtomicU64,
     /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
     pub(crate) limit_of_slow_target: AtomicU64,
     /// Commands that were sent again.
@@ -121,6 +123,7 @@ impl Shared {
             unsettled: Unsettled::default(),
             unit_registry,
             longest_write: AtomicU64::new(u64::MAX),
+            longest_read: AtomicU64::new(u64::MAX),
             limit_of_slow_target: AtomicU64::new(u64::MAX),
             retries: AtomicU64::new(0),
             user: OnceLock::new(),

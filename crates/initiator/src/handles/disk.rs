@@ -402,7 +402,7 @@ impl Disk {
         /// At once while less than the unit takes is written at once.
         const FEW: usize = 8;
         boxed(async move {
-            let is_free = self.longest_write() == self.longest_read();
+            let is_free = self.longest_write() == self.longest_shaped();
             let mut cutter = Cutter::new(data.pages());
             let parts = std::iter::from_fn(move || {
                 let part = cutter.next(self.longest_write())?;
@@ -421,7 +421,7 @@ impl Disk {
     /// sessions a write is shared out as well, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
-        self.profile.max_transfer_of(max).min(self.longest_read())
+        self.profile.max_transfer_of(max).min(self.longest_shaped())
     }
 
     /// What the blocks hold before a range and after it.

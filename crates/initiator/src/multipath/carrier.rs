@@ -50,6 +50,11 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
         u64::MAX
     }
 
+    /// How long a read had better be that goes this way, bytes.
+    fn longest_read(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Carries a transfer out, once or, where the unit asks for it, again. When that fails, another one can carry
     /// the same transfer out: a copy kept for that costs each read of 4 KiB 1,200 instructions of 26,500.
     fn carry(

@@ -114,6 +114,10 @@ impl Carrier for Path {
         self.unit.session().longest_write()
     }
 
+    fn longest_read(&self) -> u64 {
+        self.unit.session().longest_read()
+    }
+
     async fn carry(&self, transfer: &mut Transfer) -> Result<Completion, Error> {
         let patience = self.unit.patience_of_a_path();
         Ok(self.unit.execute_in_order(transfer, patience).await?.1)

@@ -143,7 +143,9 @@ mod tests {
     /// SPC-4 Annex F: 2F says that commands were cleared, and PREEMPT AND ABORT clears them as well.
     #[test]
     fn codes_after_which_commands_may_be_gone() {
-        for (asc, ascq) in [(0x29, 0), (0x29, 2), (0x2f, 0), (0x2f, 1), (0x2f, 2), (0x2a, 3), (0x2a, 5)] {
+        for (asc, ascq) in
+            [(0x29, 0), (0x29, 2), (0x2f, 0), (0x2f, 1), (0x2f, 2), (0x2a, 3), (0x2a, 5)]
+        {
             assert!(AdditionalSense::new(asc, ascq).clears_commands(), "{asc:02x}/{ascq:02x}");
         }
         for (asc, ascq) in [(0x29, 7), (0x2a, 1), (0x2a, 4), (0x2a, 9), (0x28, 0), (0x3f, 3)] {

@@ -225,11 +225,12 @@ impl Connection {
         !is_in_login && self.outbox.is_empty() && self.transmitter.is_empty()
     }
 
-    /// Whether a command is a write that has to wait for others of the connection to end.
-    pub(crate) fn is_at_write_limit(&self, task: &Task, tasks: &TaskSet) -> bool {
+    /// Whether a command has to wait for others of the connection to end, by what the connection brings in time.
+    pub(crate) fn is_at_limit(&self, task: &Task, tasks: &TaskSet) -> bool {
         let load = tasks.load_of(self.cid);
         let agreed = self.agreed.as_ref();
         agreed.is_some_and(|agreed| self.transmitter.is_at_write_limit(task, load, agreed))
+            || self.transmitter.is_at_read_limit(self.cid, task, tasks)
     }
 
     fn digests(&self) -> Digests {

@@ -64,6 +64,8 @@ pub(crate) struct Transmitter {
     commands_first: bool,
     /// How much write data may be outstanding at once, bytes.
     write_limit: u64,
+    /// How much read data may be awaited at once, bytes.
+    read_limit: u64,
     /// The load up to which it takes new commands at the moment, bytes.
     share: u64,
 }
@@ -77,6 +79,7 @@ impl Default for Transmitter {
             solicited: VecDeque::new(),
             commands_first: true,
             write_limit: u64::MAX,
+            read_limit: u64::MAX,
             share: u64::MAX,
         }
     }
@@ -86,7 +89,8 @@ impl Transmitter {
     /// What is left of it when the transport connection is made again during the login.
     pub(super) fn restarted(&mut self) -> Self {
         let urgent = std::mem::take(&mut self.urgent);
-        Self { urgent, write_limit: self.write_limit, ..Self::default() }
+        let (write_limit, read_limit) = (self.write_limit, self.read_limit);
+        Self { urgent, write_limit, read_limit, ..Self::default() }
     }
 
     /// Whether nothing waits here.
@@ -108,7 +112,10 @@ impl Transmitter {
         }
         let is_command_due = |queues: &Self, tasks: &TaskSet| {
             let command = command.and_then(|itt| tasks.get(itt));
-            command.is_some_and(|task| queues.has_turn(task, tasks.load_of(cid), agreed))
+            command.is_some_and(|task| {
+                queues.has_turn(task, tasks.load_of(cid), agreed)
+                    && !queues.is_at_read_limit(cid, task, tasks)
+            })
         };
         // Commands and data take turns, so that neither holds up the other.
         let commands_first = self.commands_first;
@@ -170,6 +177,16 @@ impl Transmitter {
         })
     }
 
+    /// Whether a read has to wait for others of the connection to end. One that starts over does not: see
+    /// [`is_at_write_limit`](Self::is_at_write_limit).
+    pub(super) fn is_at_read_limit(&self, cid: Cid, task: &Task, tasks: &TaskSet) -> bool {
+        let Some(len) = task.read_len().filter(|_| self.read_limit < u64::MAX) else {
+            return false;
+        };
+        let awaited = tasks.awaited_on(cid);
+        awaited > 0 && !task.starts_over() && awaited.saturating_add(len) > self.read_limit
+    }
+
     /// How long the data segment of a Data-Out may be, bytes, a multiple of four: a part of what may be outstanding. LIO
     /// waits for 3 seconds from one Data-Out to the next.
     fn longest_data_out(&self) -> usize {
@@ -180,6 +197,11 @@ impl Transmitter {
     /// Sets how much write data may be outstanding at once, bytes.
     pub(crate) const fn limit_writes(&mut self, bytes: u64) {
         self.write_limit = bytes;
+    }
+
+    /// Sets how much read data may be awaited at once, bytes.
+    pub(crate) const fn limit_reads(&mut self, bytes: u64) {
+        self.read_limit = bytes;
     }
 
     /// How much write data may be outstanding at once, bytes, never zero; `None` without a limit.

@@ -27,12 +27,17 @@ impl Session {
             return;
         };
         let deadline = now + self.config.timeouts.task_management;
-        let earlier: Vec<Itt> = self.tasks.iter().filter_map(|(itt, task)| {
-            let scsi = task.as_scsi()?;
-            let is_earlier = task.is_sent() && task.cmd_sn()?.is_before(number);
-            let is_later_due = task.deadline().is_none_or(|due| deadline < due);
-            (scsi.lun == lun && scsi.aborting.is_none() && is_earlier && is_later_due).then_some(itt)
-        }).collect();
+        let earlier: Vec<Itt> = self
+            .tasks
+            .iter()
+            .filter_map(|(itt, task)| {
+                let scsi = task.as_scsi()?;
+                let is_earlier = task.is_sent() && task.cmd_sn()?.is_before(number);
+                let is_later_due = task.deadline().is_none_or(|due| deadline < due);
+                (scsi.lun == lun && scsi.aborting.is_none() && is_earlier && is_later_due)
+                    .then_some(itt)
+            })
+            .collect();
         earlier.into_iter().for_each(|itt| self.tasks.set_deadline(itt, Some(deadline)));
     }
 }

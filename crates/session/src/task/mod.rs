@@ -122,6 +122,11 @@ impl Task {
         self.cmd_sn
     }
 
+    /// The data that it is to bring, bytes, if it is a read.
+    pub(crate) fn read_len(&self) -> Option<u64> {
+        Some(self.as_scsi()?.read.as_ref()?.len() as u64)
+    }
+
     /// Whether any of it has been put in wire order.
     pub(crate) const fn is_sent(&self) -> bool {
         self.allegiance.is_some()

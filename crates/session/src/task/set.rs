@@ -170,6 +170,12 @@ impl TaskSet {
         self.loads.iter().find(|(of, _)| *of == cid).map_or_else(Load::default, |(_, load)| *load)
     }
 
+    /// The data that the tasks of a connection are to bring, bytes. Some of it may have come.
+    pub(crate) fn awaited_on(&self, cid: Cid) -> u64 {
+        let there = self.iter().filter(|(_, task)| task.allegiance == Some(cid));
+        there.filter_map(|(_, task)| task.read_len()).fold(0, u64::saturating_add)
+    }
+
     fn load_mut(&mut self, cid: Cid) -> Option<&mut Load> {
         self.loads.iter_mut().find(|(of, _)| *of == cid).map(|(_, load)| load)
     }

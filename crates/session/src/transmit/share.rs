@@ -60,7 +60,7 @@ impl Session {
         connection.takes_commands()
             && connection.is_idle()
             && !self.is_silent(connection)
-            && !first.is_some_and(|(_, task)| connection.is_at_write_limit(task, &self.tasks))
+            && !first.is_some_and(|(_, task)| connection.is_at_limit(task, &self.tasks))
     }
 
     /// Whether nothing has moved on a connection for long although it has work, and things have moved

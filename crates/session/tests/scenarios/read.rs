@@ -3,14 +3,15 @@
 
 use bytes::BytesMut;
 use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
-use iscsi_pdu::{Residual, ServiceResponse};
-use iscsi_session::{Command, ProtocolError, SessionError, TaskError};
+use iscsi_pdu::{Cid, Residual, ServiceResponse};
+use iscsi_session::{Command, ProtocolError, SessionError, TaskError, Waiting};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdus::scsi_response;
 use iscsi_testkit::{expect, send};
 
-use crate::pair::{BLOCK, Pair, config, read, target_config};
+use crate::pair::{BLOCK, Pair, config, read, target_config, write};
 use crate::trace::Trace;
 
 fn target_with(fault: Fault) -> TargetConfig {
@@ -272,4 +273,25 @@ fn rd_15_unknown_status_is_passed_up() {
         let mut pair = Pair::logged_in(config(), target_with(fault));
         assert_eq!(pair.execute(read(0, 4)).unwrap().status, Status(status));
     }
+}
+
+/// A read that exceeds the limit by itself goes alone, and what comes after one that is held back keeps its order.
+#[test]
+fn a_read_limit_holds_reads_back_and_none_for_ever() {
+    let mut trace = Trace::logged_in();
+    trace.session.limit_reads(Cid(0), 3 * 512);
+    let [first, second, third] =
+        [(0, 2), (2, 1), (3, 4)].map(|(lba, n)| trace.submit(read(lba, n)));
+    let write = trace.submit(write(9, vec![0; 512]));
+    assert_eq!(expect!(trace, ScsiCommand).itt(), first.get());
+    assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
+    trace.silence();
+    assert_eq!(trace.session.waiting_for(), Waiting::ReadLimit);
+    for (itt, len) in [(first, 1024), (second, 512)] {
+        trace.silence();
+        trace.send(scsi_response().itt(itt.get()).underflow(len));
+    }
+    assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());
+    assert_eq!(expect!(trace, ScsiCommand).itt(), write.get());
+    assert_eq!(trace.session.waiting_for(), Waiting::Answers);
 }

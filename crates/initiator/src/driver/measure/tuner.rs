@@ -9,8 +9,8 @@ use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
     Activity, Bandwidth, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
-    Measurement, Plan, RateSample, Rtt, SegmentLimit, Stall, StallWatch, TcpInfo, TransferOffer,
-    TransferTerms, Tuning, WriteLimit, plan,
+    Measurement, Plan, RateSample, ReadLimit, Rtt, SegmentLimit, Stall, StallWatch, TcpInfo,
+    TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
 };
 
 use crate::driver::io::Socket;
@@ -47,6 +47,7 @@ pub(crate) struct Tuner {
     link: LinkEstimator,
     loss: LossDetector,
     write_limit: WriteLimit,
+    read_limit: ReadLimit,
     /// Where the connection leads.
     address: SocketAddr,
     stall_watch: StallWatch,
@@ -85,6 +86,7 @@ impl Tuner {
             link: LinkEstimator::new(EstimatorWindow::CONNECTION),
             loss: LossDetector::default(),
             write_limit: WriteLimit::default(),
+            read_limit: ReadLimit::default(),
             address,
             stall_watch: StallWatch::default(),
             stall: None,
@@ -174,7 +176,7 @@ impl Tuner {
     ) {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
-        self.observe_writes(&info, progress, now);
+        self.observe_limits(&info, progress, now);
         self.stall = self.stall_watch.observe(&info, now);
         self.count(&info, waiting, is_blocked, intervals);
         self.polls = self.polls.saturating_add(intervals);
@@ -207,6 +209,7 @@ impl Tuner {
             Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
             Waiting::CommandWindow => &mut activity.command_window,
+            Waiting::ReadLimit => &mut activity.answers,
             Waiting::Answers if is_positive(info.segments_in_flight) => &mut activity.answers,
             Waiting::Answers => &mut activity.target,
             Waiting::Nothing => &mut activity.source,
@@ -267,20 +270,32 @@ impl Tuner {
         }
     }
 
-    /// Looks how much write data the connection brings to the target in time, and the target takes.
-    pub(crate) fn look_at_window(
+    /// Looks how much data the connection brings in time, and how much the target takes.
+    pub(crate) fn look_at_limits(
         &mut self,
         socket: &dyn Socket,
         progress: (u64, u64),
         now: Instant,
     ) {
-        self.observe_writes(&socket.tcp_info().unwrap_or_default(), progress, now);
+        self.observe_limits(&socket.tcp_info().unwrap_or_default(), progress, now);
     }
 
-    fn observe_writes(&mut self, info: &TcpInfo, progress: (u64, u64), now: Instant) {
+    fn observe_limits(&mut self, info: &TcpInfo, progress: (u64, u64), now: Instant) {
         let (outstanding, concluded) = progress;
         self.write_limit.observe(info, now);
         self.write_limit.observe_target(outstanding, concluded, now);
+        self.read_limit.observe(info, now);
+    }
+
+    /// The read data that the connection may be waiting for by the last look at it, bytes, if that is less than the `max`
+    /// that may be in flight at all.
+    pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
+        self.read_limit.bytes(max)
+    }
+
+    /// How long a read had better be, bytes, until much has arrived.
+    pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
+        self.read_limit.longest_read(max)
     }
 
     /// The write data that the connection may have under way by the last look at it, bytes, if that is less than

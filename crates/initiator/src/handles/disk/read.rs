@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_session::BufferPool;
+use iscsi_tuner::ReadLimit;
 
 use super::{Disk, distance};
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
-use crate::handles::disk::join::try_join_all;
+use crate::handles::disk::join::{WIDTH, try_join};
 use crate::unit::transfer::{Expected, Transfer};
 
 /// The shortest request that one is split into for its class, bytes: shorter ones cost more than they
@@ -83,7 +84,7 @@ impl Disk {
         buffers: Arc<dyn BufferPool>,
     ) -> Result<BytesMut, Error> {
         let len = distance(blocks.start, blocks.end);
-        if len > self.longest_read() {
+        if len > self.longest_read_of(len) {
             return self.fill(blocks.start, buffers.take(len)).await;
         }
         let count = self.lba(len as u64);
@@ -94,26 +95,28 @@ impl Disk {
 
     /// Reads whole blocks into a buffer.
     async fn fill(&self, offset: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
-        let max = self.longest_read();
-        if buffer.len() > max {
+        if buffer.len() > self.longest_read_of(buffer.len()) {
             // Boxed, since most reads are short.
-            return self.fill_in_parts(offset, buffer, max).await;
+            return self.fill_in_parts(offset, buffer).await;
         }
         let transfer = Transfer::read_into(&self.capacity, self.lba(offset), buffer)?;
         self.read(transfer).await
     }
 
-    /// The same in parts of so many bytes, which are put together again without a copy.
+    /// The same in parts, which are put together again without a copy. Each is as long as a read had better be when its
+    /// turn comes: over a link of which nothing is known that is little at first.
     fn fill_in_parts(
         &self,
         offset: u64,
         mut buffer: BytesMut,
-        max: usize,
     ) -> BoxFuture<'_, Result<BytesMut, Error>> {
+        /// Concurrent parts while less than the unit gives is read at once.
+        const FEW: usize = 8;
         boxed(async move {
             let mut lba = self.lba(offset);
+            let is_free = self.longest_read_of(buffer.len()) == self.longest_shaped();
             let parts = iter::from_fn(|| {
-                let part = buffer.split_to(max.min(buffer.len()));
+                let part = buffer.split_to(self.longest_read_of(buffer.len()).min(buffer.len()));
                 let at = lba;
                 lba += self.lba(part.len() as u64);
                 (!part.is_empty()).then_some(async move {
@@ -121,15 +124,25 @@ impl Disk {
                 })
             });
             let mut whole = BytesMut::new();
-            for part in try_join_all(parts).await? {
+            for part in try_join(if is_free { WIDTH } else { FEW }, parts).await? {
                 whole.unsplit(part);
             }
             Ok(whole)
         })
     }
 
+    /// How long one command of a read of so many bytes had better be, bytes, whole blocks.
+    fn longest_read_of(&self, len: usize) -> usize {
+        let longest = self.longest_shaped();
+        if len <= ReadLimit::SHORTEST {
+            return longest;
+        }
+        let max = usize::try_from(self.paths.max_read_len()).unwrap_or(usize::MAX);
+        self.profile.max_transfer_of(max).min(longest)
+    }
+
     /// A class lets no request pass that keeps the others waiting for long.
-    pub(super) fn longest_read(&self) -> usize {
+    pub(super) fn longest_shaped(&self) -> usize {
         let Some(max) = self.paths.max_shaped_len() else { return self.max_transfer };
         let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);
         self.profile.max_transfer_of(max).min(self.max_transfer)
