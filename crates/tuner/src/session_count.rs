@@ -115,6 +115,9 @@ struct Before {
 /// A rate is measured over at least so long, and over so many round trips.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_ROUND_TRIPS: u32 = 10;
+/// With fewer bytes in an interval the rate leaps by chance, from request to request, and one session fills such a link at any
+/// round-trip time: 2 Mbit/s.
+const MIN_TELLING: u64 = 256 << 10;
 /// A new session opens its window in so many round trips.
 const RAMP_ROUND_TRIPS: u32 = 15;
 /// The pause after a trial that has raised nothing: the first, and the longest.
@@ -278,7 +281,8 @@ impl SessionCount {
                 now.sessions.saturating_mul(GROWTH_UNDER_LOSS - 1).min(self.max - now.sessions);
             return self.try_more(more, rate, now, "loss keeps each of them small");
         }
-        if has_room(max) && has_paused && !rises {
+        let is_telling = now.bytes.saturating_sub(since.bytes) >= MIN_TELLING;
+        if has_room(max) && has_paused && !rises && is_telling {
             let more = (now.sessions / 2).max(1).min(max - now.sessions);
             // More than the best so far is a gain; less may be chance.
             let best = self.best.unwrap_or(rate);

@@ -48,6 +48,26 @@ fn one_that_fills_the_link_stays_alone() {
     assert!(history.iter().all(|count| *count == 1), "{history:?}");
 }
 
+/// Its answers come in pieces, so that the rate leaps from one second to the next.
+#[test]
+fn no_rate_of_a_slow_link_asks_for_more() {
+    const PIECE: f64 = 32e3;
+    for kbit in [64.0, 128.0, 512.0, 1500.0] {
+        let mut sessions = SessionCount::new("planned", 16);
+        for tick in 0..4 * 600 {
+            let bytes = kbit * 1e3 / 8.0 * TICK.as_secs_f64() * f64::from(tick);
+            let reading = SessionsReading {
+                time: TICK * tick,
+                bytes: ((bytes / PIECE).floor() * PIECE) as u64,
+                sessions: 1,
+                planned: 1,
+                ..busy()
+            };
+            assert_eq!(sessions.observe(&reading), Step::Stay, "{kbit} kbit/s, {tick}");
+        }
+    }
+}
+
 #[test]
 fn sessions_are_added_as_long_as_the_total_rises() {
     let link = Link { rate: 100.0, each: 4.0 };
