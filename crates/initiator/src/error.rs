@@ -21,8 +21,8 @@ use iscsi_session::{SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
 use crate::url::UrlError;
-use advice::advice;
 pub(crate) use advice::of_blocks;
+use advice::{advice, advice_on};
 pub use connect::ConnectError;
 pub use fault::Fault;
 pub use kind::ErrorKind;
@@ -99,7 +99,7 @@ pub enum Error {
         cause: TaskError,
     },
     /// The unit answered CHECK CONDITION, and says why (SPC-4 §4.5).
-    #[error("{command} failed: {sense}")]
+    #[error("{command} failed: {sense}{}", advice_on(command, sense))]
     CheckCondition {
         /// The command's name in the standard.
         command: &'static str,

@@ -25,6 +25,8 @@ impl AdditionalSense {
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(0x04, 0x0c);
     /// 04/12: the unit is offline, until someone brings it back.
     pub const LOGICAL_UNIT_OFFLINE: Self = Self::new(0x04, 0x12);
+    /// 08/00: the target does not reach the unit behind it, or what stores the unit.
+    pub const LOGICAL_UNIT_COMMUNICATION_FAILURE: Self = Self::new(0x08, 0x00);
     /// 20/00: the device does not know the command.
     pub const INVALID_COMMAND_OPERATION_CODE: Self = Self::new(0x20, 0x00);
     /// 21/00: blocks past the end of the medium.
