@@ -3,7 +3,7 @@
 //! ```
 //! use std::time::Duration;
 //! use iscsi_testkit::fault::Fault;
-//! use iscsi_testkit::scsi::{Access, Sense};
+//! use iscsi_testkit::scsi::Access;
 //!
 //! // Blocks 100 to 107 of unit 0 cannot be read.
 //! let bad = Fault::medium_error(100..108).on_unit(0);
@@ -12,7 +12,7 @@
 //! // Every UNMAP is answered two seconds late.
 //! let slow = Fault::delay(.., Duration::from_secs(2)).on_access(Access::Unmap);
 //! // The next write anywhere fails, and no later one.
-//! let full = Fault::sense(.., Sense::new(7, 0x27, 7)).on_access(Access::Write).times(1);
+//! let full = Fault::no_space(..).times(1);
 //! ```
 
 use std::ops::{Bound, RangeBounds};
@@ -201,6 +201,12 @@ impl Fault {
     #[must_use]
     pub fn busy(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::BUSY)).times(times)
+    }
+
+    /// Blocks of a thin unit for which there is no space: DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
+    #[must_use]
+    pub fn no_space(range: impl RangeBounds<u64>) -> Self {
+        Self::sense(range, Sense::NO_SPACE).on_access(Access::Write)
     }
 
     /// So many commands that reach these blocks end with TASK SET FULL.

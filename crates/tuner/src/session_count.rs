@@ -131,6 +131,8 @@ const UNCHANGED: f64 = 0.97;
 const FALL: f64 = 0.9;
 /// Loss keeps sessions small if each carries no more than so many times what theory gives it.
 const CEILING_SLACK: f64 = 3.0;
+/// One that carries less than this share of what theory gives it is held by something else.
+const CEILING_SHARE: f64 = 0.125;
 /// There so many times as many are tried at once: a trial takes seconds, and too many sessions harm
 /// nobody.
 const GROWTH_UNDER_LOSS: u32 = 4;
@@ -395,7 +397,10 @@ impl SessionsReading {
         let each = rate.mbit_per_second() / f64::from(self.sessions.max(1));
         let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
         self.loss >= MIN_LOSS_FOR_SESSIONS
-            && ceiling.is_some_and(|ceiling| each <= CEILING_SLACK * ceiling.mbit_per_second())
+            && ceiling.is_some_and(|ceiling| {
+                let ceiling = ceiling.mbit_per_second();
+                (CEILING_SHARE * ceiling..=CEILING_SLACK * ceiling).contains(&each)
+            })
     }
 }
 

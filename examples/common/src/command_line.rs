@@ -1,10 +1,11 @@
 //! What the command line says.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::exit;
 
-use clap::Parser;
+use clap::{Command, Parser};
 use serde_json::Value;
 
 use crate::failure::{self, Kind};
@@ -26,6 +27,7 @@ pub fn parse<A: Parser>(known: Value) -> A {
     if let Some(text) = manual::printed(&command, &arguments) {
         exit(io::stdout().write_all(&text).map_or(1, |()| 0));
     }
+    let help = asked_for_help(&command, &arguments);
     let parsed = command.try_get_matches().and_then(|matches| A::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| {
         let may_have_data = arguments.iter().any(|argument| standard_output::is_named_by(argument));
@@ -34,6 +36,9 @@ pub fn parse<A: Parser>(known: Value) -> A {
         let is_given = |word| arguments.iter().any(|argument| argument == word);
         if !error.use_stderr() {
             error.exit();
+        }
+        if let Some(help) = help {
+            A::command().args(manual::options()).get_matches_from(help);
         }
         let complaint = without_urls(error.to_string(), &arguments);
         let wants_object = is_given("--json") || is_given("--json-lines");
@@ -45,6 +50,17 @@ pub fn parse<A: Parser>(known: Value) -> A {
         say(&complaint);
         exit(error.exit_code())
     })
+}
+
+/// A command line that asks for nothing but the help that this one asks for. It counts where this one is wrong: `--jobs --help`
+/// lacks a value before it gets to the help.
+fn asked_for_help(command: &Command, arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let mut words = arguments.iter().take_while(|word| *word != "--");
+    let flag = words.find(|word| *word == "--help" || *word == "-h")?;
+    let first = arguments.first().and_then(|word| word.to_str());
+    let subcommand = first.filter(|word| command.find_subcommand(word).is_some());
+    let name = OsString::from(command.get_name());
+    Some([name].into_iter().chain(subcommand.map(OsString::from)).chain([flag.clone()]).collect())
 }
 
 /// A complaint that does not repeat the URLs among the arguments, nor a part of one.
@@ -68,6 +84,19 @@ fn sentence(complaint: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_is_found_where_a_value_lacks_before_it() {
+        let command = Command::new("program").subcommand(Command::new("copy"));
+        let help = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(OsString::from).collect();
+            asked_for_help(&command, &words)
+        };
+        assert_eq!(help(&["--jobs", "--help"]).unwrap(), ["program", "--help"]);
+        assert_eq!(help(&["copy", "--offset", "-h"]).unwrap(), ["program", "copy", "-h"]);
+        assert_eq!(help(&["copy", "--offset"]), None);
+        assert_eq!(help(&["--", "--help"]), None);
+    }
 
     #[test]
     fn a_complaint_becomes_a_sentence() {

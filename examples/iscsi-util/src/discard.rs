@@ -41,6 +41,12 @@ impl Discard {
         }
         let work = async |session: &Session, _: &_| {
             let disk = connector.unless(session.disk()).await??;
+            let block_size = disk.block_size();
+            if self.whole_blocks(block_size.into()) == 0 {
+                return Err(Error::Usage(format!(
+                    "nothing was discarded: no whole block of {block_size} bytes lies in the range; make it longer"
+                )));
+            }
             let work = async {
                 disk.discard(self.offset.0, self.length.0).await?;
                 disk.flush().await

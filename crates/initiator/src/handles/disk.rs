@@ -137,9 +137,11 @@ impl Disk {
         Self { report, ..self }
     }
 
-    /// The logical unit that this is, through its first session.
-    pub const fn unit(&self) -> &LogicalUnit {
-        &self.unit
+    /// The logical unit that this is, through a session that requests go to now. While there is none, through one that has
+    /// ended, or that waits in reserve: ask again after a reconnect.
+    pub fn unit(&self) -> LogicalUnit {
+        let used = self.paths.in_use().into_iter().chain(self.paths.open()).next();
+        used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit.clone())
     }
 
     /// What the unit says of itself.

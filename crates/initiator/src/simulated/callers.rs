@@ -66,7 +66,8 @@ async fn a_long_request_is_sent_by_the_event_loop() {
 async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
     const COUNT: usize = 100;
     let (network, disk) = disk().await;
-    let driver = disk.unit().session().driver();
+    let unit = disk.unit();
+    let driver = unit.session().driver();
     see(&network, |wire| wire.sent.clear());
     let reads = (1..=COUNT).map(|at| Box::pin(disk.read_at((at * LEN) as u64, LEN)));
     let (mut reads, mut last) = (reads.collect::<Vec<_>>(), pin!(disk.read_at(0, LEN)));
@@ -87,7 +88,8 @@ async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_in_the_queue_is_not_sent() {
     let (network, disk) = disk().await;
-    let driver = disk.unit().session().driver();
+    let unit = disk.unit();
+    let driver = unit.session().driver();
     see(&network, |wire| wire.sent.clear());
     driver.while_taken(|| {
         let mut first = pin!(disk.read_at(LEN as u64, LEN));

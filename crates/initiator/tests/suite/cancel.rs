@@ -171,7 +171,7 @@ async fn a_command_that_never_left_disappears_without_a_trace() {
     rig.server.with(|target| target.set_window(0));
     // One more window's worth of commands goes out; what follows has to wait.
     let before = rig.server.with(|target| target.commands().len());
-    let unit = disk.unit().clone();
+    let unit = disk.unit();
     let blocked: Vec<_> = (0..100)
         .map(|_| {
             let unit = unit.clone();

@@ -183,9 +183,10 @@ async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
         reads.spawn(async move { disk.read_at(0, 512).await });
     }
     until(|| rig.server.with(|target| target.active_tasks()) == 2).await;
+    let unit = disk.unit();
     let response = tokio::select! {
         biased;
-        response = soon(disk.unit().reset()) => response.unwrap(),
+        response = soon(unit.reset()) => response.unwrap(),
         _ = reads.join_next() => panic!("the reset waits for them"),
     };
     assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);

@@ -495,3 +495,16 @@ async fn a_session_that_a_panic_ends_is_opened_anew() {
     assert_eq!((disk.spread().reopened, accepted(&rig)), (1, 2));
     soon(disk.logout()).await.unwrap();
 }
+
+/// Who asks the unit whether it is there asks over the session that requests take, not over one that has ended.
+#[tokio::test]
+async fn a_disk_that_has_come_back_is_there_for_who_asks_its_unit() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    let before = disk.unit();
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![7; 512])).await.unwrap();
+    soon(disk.unit().test_unit_ready()).await.unwrap();
+    assert!(soon(before.test_unit_ready()).await.is_err(), "that session has ended");
+    rig.assert_clean();
+}

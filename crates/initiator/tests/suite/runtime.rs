@@ -82,7 +82,7 @@ fn what_is_asked_of_sessions_whose_runtime_is_gone_ends() {
     });
     let mut notices = session.notices();
     rig.server.with(|target| target.hold());
-    let (unit, writer) = (disk.unit().clone(), disk.clone());
+    let (unit, writer) = (disk.unit(), disk.clone());
     let sent = runtime.spawn(async move { unit.test_unit_ready().await });
     let write = runtime.spawn(async move { writer.write_at(0, vec![1; 512]).await });
     runtime.block_on(until(|| rig.server.with(|target| target.active_tasks()) == 2));

@@ -34,6 +34,8 @@ impl Sense {
     pub const READ_ERROR: Self = Self::new(3, 0x11, 0);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(3, 0x0c, 0);
+    /// SPACE ALLOCATION FAILED WRITE PROTECT: a thin unit has no space left.
+    pub const NO_SPACE: Self = Self::new(7, 0x27, 7);
     /// INVALID COMMAND OPERATION CODE.
     pub const INVALID_OPCODE: Self = Self::new(5, 0x20, 0);
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.

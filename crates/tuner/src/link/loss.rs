@@ -81,10 +81,12 @@ impl RecentLoss {
             Some(f64::from(count(after)?.wrapping_sub(count(before)?)))
         };
         let sent = since(|info| info.data_segments_sent);
-        let again = since(|info| info.segments_retransmitted);
+        // A report of a duplicate may come in a later reading than what was sent again.
+        let lost = |info: &TcpInfo| info.segments_lost().map(f64::from);
+        let lost = lost(after).zip(lost(before)).map(|(after, before)| after - before);
         let arrived = since(|info| info.data_segments_received);
         let missed = after.lost_before_arrival_since(before, time);
-        for (moved, lost) in [sent.zip(again), arrived.zip(missed)].into_iter().flatten() {
+        for (moved, lost) in [sent.zip(lost), arrived.zip(missed)].into_iter().flatten() {
             self.moved += moved;
             self.lost += lost;
         }
@@ -99,7 +101,7 @@ impl RecentLoss {
     /// The share of segments that were lost, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
-        if self.moved < 1.0 { 0.0 } else { (self.lost / self.moved).min(1.0) }
+        if self.moved < 1.0 { 0.0 } else { (self.lost / self.moved).clamp(0.0, 1.0) }
     }
 }
 
@@ -197,6 +199,23 @@ mod tests {
         (0..100).for_each(|_| recent.fade());
         recent.count(&start, &reading(2000, 0, 0, 0), second);
         assert!(recent.share() < 1e-4);
+    }
+
+    /// A queue that grows faster than the sender's timer has segments sent again that have arrived.
+    #[test]
+    fn what_the_peer_has_received_twice_was_not_lost() {
+        let reading = |sent, again, duplicated| TcpInfo {
+            segments_duplicated: Some(duplicated),
+            ..info(100, sent, again)
+        };
+        let (start, second) = (reading(0, 0, 0), Duration::from_secs(1));
+        let mut recent = RecentLoss::default();
+        recent.count(&start, &reading(500, 5, 0), second);
+        assert!(recent.share() > 0.0, "nothing is reported yet");
+        recent.count(&reading(500, 5, 0), &reading(600, 5, 5), second);
+        assert!(recent.share() < f64::EPSILON, "{}", recent.share());
+        assert_eq!(reading(2000, 5, 5).loss_since(&start), Some(0.0));
+        assert_eq!(reading(2000, 10, 5).loss_since(&start), Some(0.0025));
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct TcpInfo {
     pub bytes_not_sent: Option<u32>,
     /// Segments received while one before them was missing.
     pub segments_out_of_order: Option<u32>,
+    /// Segments that the peer reports to have received twice (DSACK, RFC 2883): they were sent again without need.
+    pub segments_duplicated: Option<u32>,
     /// The window that the peer offers, bytes.
     pub peer_window: Option<u32>,
     /// The window that is offered to the peer, bytes.
@@ -145,6 +147,7 @@ impl TcpInfo {
             bytes_acknowledged: at.long(120),
             bytes_received: at.long(128),
             bytes_not_sent: at.word(144),
+            segments_duplicated: at.word(216),
             segments_out_of_order: at.word(224),
             peer_window: at.word(228),
             receive_window: at.word(232).filter(|window| *window > 0),
@@ -214,17 +217,23 @@ impl TcpInfo {
         Some(f64::from(disordered) / behind)
     }
 
-    /// The share of data segments that had to be sent again, 0 to 1, since an earlier reading of
-    /// the same connection; `None` if too few were sent, and too few lost, to tell.
+    /// Segments that were lost on their way to the peer: those that were sent again, but for those that had arrived, as a
+    /// queue that grows fast makes the sender believe they had not.
+    pub(crate) fn segments_lost(&self) -> Option<u32> {
+        let duplicated = self.segments_duplicated.unwrap_or(0);
+        Some(self.segments_retransmitted?.saturating_sub(duplicated))
+    }
+
+    /// The share of data segments that were lost, 0 to 1, since an earlier reading of the same connection; `None` if too few
+    /// were sent, and too few lost, to tell.
     #[must_use]
     pub fn loss_since(&self, earlier: &Self) -> Option<f64> {
         const ENOUGH: u32 = 1000;
         const TELLING: u32 = 4;
         let sent = self.data_segments_sent?.wrapping_sub(earlier.data_segments_sent.unwrap_or(0));
-        let again =
-            self.segments_retransmitted?.wrapping_sub(earlier.segments_retransmitted.unwrap_or(0));
-        let is_telling = sent >= ENOUGH || again >= TELLING;
-        is_telling.then(|| (f64::from(again) / f64::from(sent.max(1))).min(1.0))
+        let lost = self.segments_lost()?.saturating_sub(earlier.segments_lost().unwrap_or(0));
+        let is_telling = sent >= ENOUGH || lost >= TELLING;
+        is_telling.then(|| (f64::from(lost) / f64::from(sent.max(1))).min(1.0))
     }
 }
 
@@ -292,6 +301,7 @@ mod tests {
         assert_eq!(info.receive_rtt, Some(Duration::from_micros(92)));
         assert_eq!(info.data_segments_received, Some(152));
         assert_eq!(info.data_segments_sent, Some(156));
+        assert_eq!(info.segments_duplicated, Some(216));
         assert_eq!(info.segments_out_of_order, Some(224));
         assert_eq!(info.busy, Some(Duration::from_micros(long(168, 172))));
         assert_eq!(info.receive_window_limited, Some(Duration::from_micros(long(176, 180))));

@@ -48,6 +48,18 @@ fn one_that_fills_the_link_stays_alone() {
     assert!(history.iter().all(|count| *count == 1), "{history:?}");
 }
 
+/// By a thousandth of the segments lost each session may carry 4 Mbit/s.
+#[test]
+fn what_carries_far_less_than_loss_allows_is_not_held_by_loss() {
+    let mut sessions = SessionCount::new("planned", 64);
+    for tick in 0..240 {
+        let mut reading = SessionsReading { sessions: 4, planned: 4, ..busy() };
+        (reading.time, reading.bytes) = (TICK * tick, 62_500 / 4 * u64::from(tick));
+        (reading.loss, reading.round_trip) = (0.001, Duration::from_millis(100));
+        assert_eq!(sessions.observe(&reading), Step::Stay, "{tick}");
+    }
+}
+
 /// Its answers come in pieces, so that the rate leaps from one second to the next.
 #[test]
 fn no_rate_of_a_slow_link_asks_for_more() {

@@ -18,7 +18,7 @@ pub(super) struct Glance {
 
 impl Glance {
     pub(super) fn new(disk: &Disk) -> Self {
-        let (unit, capacity) = (disk.unit().clone(), disk.capacity());
+        let (unit, capacity) = (disk.unit(), disk.capacity());
         Self { unit, capacity, block_size: disk.block_size() }
     }
 }

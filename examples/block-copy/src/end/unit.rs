@@ -131,17 +131,15 @@ impl UnitEnd {
 
     /// What the tuner has decided about the connection of the first session.
     pub fn plan(&self) -> Option<Plan> {
-        self.first_session().plan()
+        self.disk.unit().session().plan()
     }
 
     /// The TCP connections of the oldest session that carries data now.
     pub fn connections(&self) -> Connections {
-        let open = self.sessions();
-        open.first().unwrap_or_else(|| self.first_session()).connections()
-    }
-
-    const fn first_session(&self) -> &Session {
-        self.disk.unit().session()
+        match self.sessions().first() {
+            Some(session) => session.connections(),
+            None => self.disk.unit().session().connections(),
+        }
     }
 
     /// The smallest round-trip time so far, as TCP measures it.
@@ -151,7 +149,7 @@ impl UnitEnd {
 
     /// What was agreed at login.
     pub fn negotiated(&self) -> Negotiated {
-        self.first_session().negotiated()
+        self.disk.unit().session().negotiated()
     }
 
     /// The same unit, with a read or write of `io_size` bytes as one command if it takes that.

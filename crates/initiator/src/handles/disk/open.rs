@@ -230,7 +230,7 @@ async fn spread_out(
         opening.spawn(async move { Event::New(opener.open(expected).await) }.instrument(span));
     }
     let disk = session.disk().await?;
-    let identity = match Identity::of(disk.unit(), disk.profile()) {
+    let identity = match Identity::of(&disk.unit(), disk.profile()) {
         Ok(identity) => identity,
         Err(reason) => {
             opener.report.span().in_scope(|| tracing::warn!("{reason}"));
@@ -244,10 +244,10 @@ async fn spread_out(
                 .to_owned(),
         );
     }
-    expected.set(Some(ExpectedUnit { identity, like: disk.unit().clone() }));
+    expected.set(Some(ExpectedUnit { identity, like: disk.unit() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let limit = wait_limit(&session);
-    let first = Path::new(disk.unit().clone(), portal);
+    let first = Path::new(disk.unit(), portal);
     let room = if sessions.max() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));

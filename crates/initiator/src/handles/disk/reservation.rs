@@ -13,7 +13,6 @@ use tokio::time::sleep;
 use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
-use crate::unit::logical_unit::LogicalUnit;
 
 /// The type of an exclusive reservation. It admits every registered session, and a disk may have several; every array that supports
 /// clusters has it.
@@ -29,7 +28,7 @@ impl Disk {
     /// # Errors
     /// As [`LogicalUnit::registered_keys`].
     pub async fn registered_keys(&self) -> Result<RegisteredKeys, Error> {
-        self.any_unit().registered_keys().await
+        self.unit().registered_keys().await
     }
 
     /// The reservation of the unit, if there is one.
@@ -37,7 +36,7 @@ impl Disk {
     /// # Errors
     /// As [`LogicalUnit::reservation`].
     pub async fn reservation(&self) -> Result<HeldReservation, Error> {
-        self.any_unit().reservation().await
+        self.unit().reservation().await
     }
 
     /// Reserves the unit, by the [key](crate::Options::reservation_key) of the disk. All its sessions are
@@ -49,7 +48,7 @@ impl Disk {
     pub async fn reserve(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
         let change = PersistentReserveOut::Reserve { key, reservation_type };
-        self.any_unit().persistent_reserve_out(&change).await
+        self.unit().persistent_reserve_out(&change).await
     }
 
     /// Gives up the reservation of this type that a session of the disk holds. Each of them is asked to, for
@@ -99,7 +98,7 @@ impl Disk {
         } else {
             PersistentReserveOut::Preempt { key, victim, reservation_type }
         };
-        self.any_unit().persistent_reserve_out(&change).await
+        self.unit().persistent_reserve_out(&change).await
     }
 
     /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key), with the type "write exclusive, registrants
@@ -183,7 +182,7 @@ impl Disk {
     /// Unregisters the nexuses of this key that belong to the same initiator name.
     async fn unregister_own(&self, victim: ReservationKey) -> Result<(), Error> {
         let Some(opener) = &self.opener else { return Ok(()) };
-        let status = match self.any_unit().reservation_full_status().await {
+        let status = match self.unit().reservation_full_status().await {
             // READ FULL STATUS is optional.
             Err(error) if error.sense().is_some() => return Ok(()),
             status => status?,
@@ -211,11 +210,5 @@ impl Disk {
         membership.verdict()?;
         let registration = membership.registration().ok_or(Error::NoReservationKey)?;
         Ok(registration.key())
-    }
-
-    /// The unit through a session that requests go to now, if there is one.
-    fn any_unit(&self) -> LogicalUnit {
-        let used = self.paths.in_use().into_iter().next();
-        used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit.clone())
     }
 }
