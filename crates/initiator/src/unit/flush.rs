@@ -20,8 +20,9 @@ use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// A unit that has not answered a flush for so long is asked whether it is ready.
-const ASK_AFTER: Duration = Duration::from_secs(30);
+/// A unit that has not answered a flush for so long is asked whether it is ready. It is longer than a target may be silent
+/// after a NOP-Out, since what is sent puts the end of that off.
+const ASK_AFTER: Duration = Duration::from_secs(60);
 
 /// What a question may have under way while requests hold all that there is.
 const QUESTION_BYTES: usize = 1 << 10;
