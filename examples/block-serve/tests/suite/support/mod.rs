@@ -23,7 +23,9 @@ pub(crate) const LEN: usize = 8 << 20;
 pub(crate) const WINDOW: u32 = 1 << 20;
 pub(crate) const MEMORY: u64 = 1 << 20;
 /// Bytes that requests of all clients may hold.
-pub(crate) const HELD: u32 = 64 << 20;
+pub(crate) const HELD: u32 = 128 << 20;
+/// Places for clients.
+pub(crate) const CLIENTS: usize = 256;
 
 /// A unit, a server before it, and the way to it.
 pub(crate) struct Rig {
@@ -64,7 +66,7 @@ impl Rig {
         let socket = std::env::temp_dir().join(name);
         let listener = Listener::bind(&Address::Unix(socket.clone())).await.unwrap();
         let export = describe(&unit, "disk", is_read_only);
-        let server = Server::new(Layers::new(unit, window, memory), export, HELD, usize::MAX);
+        let server = Server::new(Layers::new(unit, window, memory), export, HELD, CLIENTS);
         let (button, stop) = Stop::new();
         let serving = Arc::clone(&server);
         let running = tokio::spawn(async move { serving.run(&[listener], &stop, false).await });
