@@ -63,15 +63,11 @@ impl Client {
         let handshake = self.shake_hands(&mut reader, &mut writer, &mut input);
         let handshake = self.stop.unless(timeout(HANDSHAKE, handshake)).await;
         let Some(handshake) = handshake else { return Ok(()) };
-        let Some(mut negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
+        let Some(negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
             return Ok(());
         };
         // Thousands of clients may have nothing to say: they do not keep the room for options.
         let input = BytesMut::from(&input[..]);
-        if !negotiated.knows_block_sizes {
-            // Who was not told of blocks need not keep to them.
-            negotiated.export.block_sizes.minimum = 1;
-        }
         let transmission = Transmission::new(&negotiated);
         let requests = Arc::new(begin(&negotiated, &transmission));
         let (replies, outgoing) = mpsc::unbounded_channel();

@@ -50,8 +50,17 @@ impl Rig {
 
     /// The same before a unit of so many bytes.
     pub(crate) async fn with_unit(len: u64, window: u32, memory: u64, is_read_only: bool) -> Self {
+        Self::before(RamDisk::new(512, len / 512), window, memory, is_read_only).await
+    }
+
+    /// The same before a unit of this disk.
+    pub(crate) async fn before(
+        disk: RamDisk,
+        window: u32,
+        memory: u64,
+        is_read_only: bool,
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let disk = RamDisk::new(512, len / 512);
         let mut config = TargetConfig::new("iqn.2026-01.org.example:disk", disk.clone());
         config.keys.default_time2wait = 0;
         config.units.values_mut().for_each(|unit| unit.behavior.provisioning = Some(0xe4));
