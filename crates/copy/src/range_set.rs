@@ -51,6 +51,26 @@ impl RangeSet {
         found
     }
 
+    /// Closes the shortest gaps, until there are at most this many ranges, at least 1. The set grows by the bytes of the gaps.
+    pub(crate) fn close_gaps(&mut self, most: usize) {
+        let excess = self.ranges.len().saturating_sub(most.max(1));
+        if excess == 0 {
+            return;
+        }
+        let gaps = self.iter().zip(self.iter().skip(1));
+        let mut gaps: Vec<_> =
+            gaps.map(|(range, next)| (next.start - range.end, range.end, next.start)).collect();
+        gaps.select_nth_unstable(excess - 1);
+        for (_, start, end) in gaps.into_iter().take(excess) {
+            self.insert(start..end);
+        }
+    }
+
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// The bytes that are there and not in another set.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut rest = self.clone();
@@ -151,6 +171,13 @@ mod tests {
                 prop_assert!(is_canonical(&set), "{set:?}");
                 prop_assert_eq!(bytes(&set), model.clone());
                 prop_assert_eq!(set.bytes(), model.len() as u64);
+            }
+            for most in [set.len(), set.len() / 2, 0] {
+                let mut fewer = set.clone();
+                fewer.close_gaps(most);
+                prop_assert!(is_canonical(&fewer) && fewer.len() <= most.max(1).min(set.len()));
+                prop_assert!(set.iter().all(|range| fewer.contains(&range)));
+                prop_assert_eq!(fewer.iter().next_back().map(|range| range.end), set.iter().next_back().map(|range| range.end));
             }
             let probe = probe.0..probe.0 + probe.1;
             prop_assert_eq!(set.contains(&probe), probe.clone().all(|byte| model.contains(&byte)));

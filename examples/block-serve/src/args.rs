@@ -11,6 +11,7 @@ use iscsi_initiator::tuning::{Size, SizeError};
 use nix::unistd::Gid;
 
 use crate::listen::Address;
+use crate::memory::MIN_MEMORY;
 
 /// The window of writes where nothing else is said, bytes.
 const WINDOW: u64 = 32 << 20;
@@ -68,7 +69,11 @@ pub struct Args {
     /// writes are answered when the unit has them, unless --write-behind says otherwise.
     #[arg(long)]
     pub shared: bool,
-    /// Bytes that requests of all clients may hold, beside the two above, 32M to 3G.
+    /// Clients at once, 1 to 4096; further ones are refused. One that comes through no handshake within 30 s is let go, and
+    /// so is one that sends a request, or takes its replies, below 64 KiB/s. An idle client stays.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub max_clients: u16,
+    /// Bytes that requests of all clients may hold, beside the two above, 128M to 3G.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     pub memory: Size,
     /// How long requests wait for a target that is gone, in seconds, before they fail; those that come later fail
@@ -124,7 +129,7 @@ fn parse_cache(text: &str) -> Result<Size, String> {
 }
 
 fn parse_memory(text: &str) -> Result<Size, String> {
-    parse(text, 32 << 20..=3 << 30)
+    parse(text, MIN_MEMORY.into()..=3 << 30)
 }
 
 fn parse(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<Size, String> {
@@ -168,8 +173,10 @@ mod tests {
             &["--write-behind", "2G"],
             &["--cache", "-1"],
             &["--cache", "65G"],
-            &["--memory", "1M"],
+            &["--memory", "127M"],
             &["--memory", "4G"],
+            &["--max-clients", "0"],
+            &["--max-clients", "4097"],
             &["--listen", "/path"],
             &["--patience", "0"],
             &["--sessions", "0"],

@@ -14,21 +14,22 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
-use crate::memory::{Held, Memory};
+use crate::memory::{Held, Memory, Share};
 use crate::outbox::{self, Reply};
+use crate::pace::Pace;
 use crate::requests::Requests;
 use crate::stop::Stop;
 
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(60);
-/// A client that has announced data and sends nothing for so long holds memory that others need: it is let go.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a handshake may take: it has the place of a client meanwhile.
+const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Room for what comes while it is not known how much it is, bytes: an option of any length.
-const INPUT_LEN: usize = 64 << 10;
+pub(crate) const INPUT_LEN: usize = 64 << 10;
 /// The same while nothing but requests is awaited: thousands of clients may have nothing to say.
 const IDLE_LEN: usize = 4 << 10;
 /// Requests of a client at once.
 const MAX_REQUESTS: usize = 512;
+/// The memory that a write takes before its first byte has come; afterwards it takes as much again as has come.
+const FIRST_PART: usize = 256 << 10;
 /// Data so short are copied out of what was read, so that they do not keep the rest of it in memory.
 const SHORT: usize = 16 << 10;
 
@@ -62,19 +63,16 @@ impl Client {
         let handshake = self.shake_hands(&mut reader, &mut writer, &mut input);
         let handshake = self.stop.unless(timeout(HANDSHAKE, handshake)).await;
         let Some(handshake) = handshake else { return Ok(()) };
-        let Some(mut negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
+        let Some(negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
             return Ok(());
         };
         // Thousands of clients may have nothing to say: they do not keep the room for options.
         let input = BytesMut::from(&input[..]);
-        if !negotiated.knows_block_sizes {
-            // Who was not told of blocks need not keep to them.
-            negotiated.export.block_sizes.minimum = 1;
-        }
         let transmission = Transmission::new(&negotiated);
         let requests = Arc::new(begin(&negotiated, &transmission));
         let (replies, outgoing) = mpsc::unbounded_channel();
-        let sender = tokio::spawn(outbox::send_all(outgoing, writer));
+        let stop = self.stop.clone();
+        let sender = tokio::spawn(async move { outbox::send_all(outgoing, writer, &stop).await });
         let desk = Desk {
             requests,
             replies,
@@ -148,7 +146,7 @@ impl Client {
 struct Desk {
     requests: Arc<Requests>,
     replies: mpsc::UnboundedSender<Reply>,
-    memory: Memory,
+    memory: Share,
     places: Arc<Semaphore>,
 }
 
@@ -161,18 +159,25 @@ impl Desk {
         mut transmission: Transmission,
     ) -> Result<(), Broken> {
         let mut held = None;
+        let mut pace = Pace::of_sending();
         loop {
             while let Some(event) = transmission.receive(&mut input)? {
+                pace.renew();
                 match event {
                     TransmissionEvent::Request(request) => {
                         let held = self.memory.hold(answer_len(&request)).await;
                         self.begin(request, Bytes::new(), held).await;
                     }
                     TransmissionEvent::Write(request, data) => {
-                        let data =
-                            if data.len() < SHORT { Bytes::copy_from_slice(&data) } else { data };
+                        let data = if data.len() < SHORT {
+                            Bytes::copy_from_slice(&data)
+                        } else {
+                            // The buffer of the data ends with their request.
+                            input = BytesMut::from(&input[..]);
+                            data
+                        };
                         let held = match held.take() {
-                            Some(held) => Some(held),
+                            Some(held) => held,
                             None => self.memory.hold(request.length).await,
                         };
                         self.begin(request, data, held).await;
@@ -185,33 +190,51 @@ impl Desk {
                     TransmissionEvent::Disconnect => return Ok(()),
                 }
             }
-            match transmission.expected() {
+            let owes = match transmission.expected() {
                 Expected::Payload(len) => {
-                    // Before it is read: what a client sends stays on its way until there is room.
-                    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
-                    held = self.memory.hold(len32).await;
-                    while input.len() < len {
-                        input.reserve(len - input.len());
-                        let missing = (len - input.len()) as u64;
-                        let mut rest = (&mut *reader).take(missing);
-                        let read = timeout(PATIENCE, rest.read_buf(&mut input)).await;
-                        if read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? == 0 {
-                            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                        }
-                    }
+                    held = Some(self.take_data(reader, &mut input, len, &mut pace).await?);
+                    continue;
                 }
-                Expected::Request(_) | Expected::Skipped(_) => {
-                    input.reserve(IDLE_LEN);
-                    if reader.read_buf(&mut input).await? == 0 {
-                        return Ok(());
-                    }
-                }
+                Expected::Request(_) => !input.is_empty(),
+                Expected::Skipped(_) => true,
+            };
+            input.reserve(IDLE_LEN);
+            let read = reader.read_buf(&mut input);
+            let count = if owes { pace.wait(read).await? } else { read.await? };
+            if count == 0 {
+                return Ok(());
             }
         }
     }
 
+    /// Reads the data of a write. Memory for them is taken as they come: what a client announces costs nothing.
+    async fn take_data(
+        &self,
+        reader: &mut (impl AsyncRead + Unpin),
+        input: &mut BytesMut,
+        len: usize,
+        pace: &mut Pace,
+    ) -> Result<Held, Broken> {
+        let (mut held, mut taken) = (Held::default(), 0);
+        while input.len() < len {
+            if input.len() >= taken {
+                let more = taken.max(FIRST_PART).min(len - taken);
+                let more32 = u32::try_from(more).unwrap_or(u32::MAX);
+                // What a client sends stays on its way until there is room.
+                self.memory.extend(&mut held, more32).await;
+                taken += more;
+                input.reserve(taken - input.len().min(taken));
+            }
+            let mut rest = (&mut *reader).take(taken.saturating_sub(input.len()) as u64);
+            if input.len() < taken && pace.wait(rest.read_buf(input)).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+        Ok(held)
+    }
+
     /// Carries out a request in a task of its own, which ends whether or not the client is still there.
-    async fn begin(&self, request: Request, data: Bytes, held: Option<Held>) {
+    async fn begin(&self, request: Request, data: Bytes, held: Held) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (requests, replies) = (Arc::clone(&self.requests), self.replies.clone());
         tokio::spawn(async move {
@@ -222,7 +245,7 @@ impl Desk {
         });
     }
 
-    fn reply(&self, head: Bytes, data: Bytes, held: Option<Held>) {
+    fn reply(&self, head: Bytes, data: Bytes, held: Held) {
         drop(self.replies.send(Reply { head, data, held }));
     }
 }
@@ -245,10 +268,12 @@ const fn answer_len(request: &Request) -> u32 {
 #[cfg(test)]
 mod tests {
     use iscsi_initiator::device::{Device, DeviceLimits, IoFuture};
-    use tokio::time::Instant;
+    use tokio::io::DuplexStream;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
     use crate::export::describe;
+    use crate::pace::PERIOD;
 
     #[derive(Debug)]
     struct Nothing;
@@ -275,28 +300,46 @@ mod tests {
         }
     }
 
-    /// Serves a client that says this after a handshake without options, and then nothing, and takes no replies;
-    /// whether all of it is taken, how it ends, and when.
-    async fn served(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
-        let client = Client {
-            export: Arc::new(describe(&Nothing, "", false)),
-            memory: Memory::new(64 << 20),
-            stop: Stop::never(),
-        };
-        let (mine, mut theirs) = tokio::io::duplex(1 << 16);
-        // FIXED_NEWSTYLE and NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
-        theirs.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").await.unwrap();
-        let start = Instant::now();
-        let result = client.serve(mine, |negotiated, transmission| Requests {
+    fn client(stop: Stop) -> Client {
+        let export = Arc::new(describe(&Nothing, "", false));
+        Client { export, memory: Memory::new(128 << 20, 64), stop }
+    }
+
+    fn requests(negotiated: &Negotiated, transmission: &Transmission) -> Requests {
+        Requests {
             device: Arc::new(Nothing),
             replies: transmission.replies(),
             contexts: negotiated.contexts.clone(),
             has_cache: false,
             counters: Arc::default(),
-        });
-        let served = timeout(Duration::from_secs(600), result);
-        let (said, ended) = tokio::join!(theirs.write_all(words), served);
-        (said, ended.unwrap_or(Ok(())), start.elapsed())
+        }
+    }
+
+    /// FIXED_NEWSTYLE and NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
+    const HELLO: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0";
+
+    /// Serves a client that does this at its end of the stream, for 10 minutes at most; what came of it, how it ends,
+    /// and when.
+    async fn served<T>(
+        does: impl AsyncFnOnce(&mut DuplexStream) -> T,
+    ) -> (T, Result<(), Broken>, Duration) {
+        let client = client(Stop::never());
+        let (mine, mut theirs) = tokio::io::duplex(1 << 16);
+        let start = Instant::now();
+        let served = timeout(Duration::from_secs(600), client.serve(mine, requests));
+        let served = async { (served.await.unwrap_or(Ok(())), start.elapsed()) };
+        // It stays there after what it does.
+        let (done, (ended, after)) = tokio::join!(does(&mut theirs), served);
+        (done, ended, after)
+    }
+
+    /// Says this after a handshake without options, and then nothing, and takes no replies.
+    async fn say(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
+        served(async |stream| stream.write_all(&[HELLO, words].concat()).await).await
+    }
+
+    fn is_slow(ended: &Result<(), Broken>) -> bool {
+        matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut)
     }
 
     /// The head of a request of this kind, of so many bytes.
@@ -309,22 +352,87 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_announces_data_and_sends_none_is_let_go_and_who_says_nothing_is_not() {
-        // A write.
-        let (_, ended, after) = served(&request(1, 32 << 20)).await;
-        assert!(matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut));
-        assert_eq!(after, PATIENCE);
-        let (_, ended, after) = served(&[]).await;
-        assert!(ended.is_ok());
-        assert_eq!(after, Duration::from_secs(600));
+    async fn who_stops_within_a_request_is_let_go_and_who_says_nothing_is_not() {
+        let write = request(1, 32 << 20);
+        for (words, is_let_go) in [
+            (&write[..], true),
+            (&[&write[..], &[7; 5000]].concat(), true),
+            (&write[..27], true),
+            (&[&request(1, 512)[..], &[7; 512], &[0x25]].concat(), true),
+            // It is refused, and its data are skipped.
+            (&[&request(1, 64 << 20)[..], &[7; 5000]].concat(), true),
+            (&request(99, 0), false),
+            (&[], false),
+        ] {
+            let (_, ended, after) = say(words).await;
+            assert_eq!(is_slow(&ended), is_let_go, "{words:?}: {ended:?}");
+            assert_eq!(after, if is_let_go { PERIOD } else { Duration::from_secs(600) });
+        }
+    }
+
+    /// 32 MiB at some bytes a second.
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_data_too_slowly_is_let_go_and_who_is_slow_is_not() {
+        for (rate, is_let_go) in [(1, true), (60 << 10, true), (70 << 10, false)] {
+            let (sent, ended, after) = served(async |stream| {
+                stream.write_all(&[HELLO, &request(1, 32 << 20)].concat()).await?;
+                let mut left = 32 << 20;
+                while left > 0 {
+                    sleep(Duration::from_secs(1)).await;
+                    let now = left.min(rate);
+                    stream.write_all(&vec![7; now]).await?;
+                    left -= now;
+                }
+                // The greeting, the export, and the reply.
+                stream.read_exact(&mut [0; 18 + 10 + 16]).await.map(drop)
+            })
+            .await;
+            assert_eq!(
+                (is_slow(&ended), sent.is_err()),
+                (is_let_go, is_let_go),
+                "{rate}: {ended:?}"
+            );
+            assert!(!is_let_go || after < PERIOD * 2, "{rate}: {after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_has_a_time_limit_whatever_the_client_says_meanwhile() {
+        let nothing = served(async |_| ()).await;
+        let options = served(async |stream| {
+            drop(stream.write_all(b"\0\0\0\x03").await);
+            // NBD_OPT_LIST, again and again.
+            while stream.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").await.is_ok() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await;
+        for (_, ended, after) in [nothing, options] {
+            assert!(matches!(ended, Err(Broken::SlowHandshake)), "{ended:?}");
+            assert_eq!(after, HANDSHAKE);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_asks_for_thousands_of_options_is_let_go() {
+        let options = b"IHAVEOPT\0\0\0\x03\0\0\0\0".repeat(10_000);
+        let (_, ended, after) = served(async |stream| {
+            let (mut reader, mut writer) = tokio::io::split(stream);
+            let said = [&b"\0\0\0\x03"[..], &options].concat();
+            let mut answers = Vec::new();
+            drop(tokio::join!(writer.write_all(&said), reader.read_to_end(&mut answers)));
+        })
+        .await;
+        assert!(matches!(ended, Err(Broken::Protocol(ProtocolError::Options(_)))), "{ended:?}");
+        assert_eq!(after, Duration::ZERO);
     }
 
     /// Replies that nobody takes wait in memory that is counted, whether they bring data or a refusal.
     #[tokio::test(start_paused = true)]
     async fn no_more_is_read_of_a_client_that_takes_no_refusals() {
         const REQUESTS: usize = 100_000;
-        let (said, ended, _) = served(&request(99, 0).repeat(REQUESTS)).await;
+        let (said, ended, _) = say(&request(99, 0).repeat(REQUESTS)).await;
         assert_eq!(said.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        assert!(matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut));
+        assert!(is_slow(&ended), "{ended:?}");
     }
 }

@@ -33,13 +33,17 @@ pub fn describe(device: &dyn Device, name: &str, is_read_only: bool) -> Export {
     }
 }
 
-/// Blocks of a length that NBD has no word for are told as bytes: the device takes any range.
+/// Requests of any bytes, and what is best for the device. The device reads and writes back the blocks at the edges of a request, and
+/// keeps all other writes to them away meanwhile; a client that did so itself could not. libnbd's nbdcopy refuses a file that
+/// ends within a block.
 fn block_sizes(limits: &DeviceLimits) -> BlockSizes {
-    let granule = limits.discard_granularity.unwrap_or(0).max(limits.preferred_alignment).max(4096);
+    const MIN_PREFERRED: u64 = 4096;
+    const MAX_PREFERRED: u32 = 1 << 20;
+    let alignment = limits.preferred_alignment.max(limits.block_size.into());
+    let granule = limits.discard_granularity.unwrap_or(0).max(alignment).max(MIN_PREFERRED);
     let preferred = u32::try_from(granule).ok().filter(|granule| granule.is_power_of_two());
-    let preferred = preferred.unwrap_or(4096).min(1 << 20);
-    let sizes = BlockSizes { minimum: limits.block_size, preferred, maximum: MAX_PAYLOAD };
-    if sizes.is_valid() { sizes } else { BlockSizes { minimum: 1, ..sizes } }
+    let preferred = preferred.unwrap_or(4096).min(MAX_PREFERRED);
+    BlockSizes { minimum: 1, preferred, maximum: MAX_PAYLOAD }
 }
 
 /// What `base:allocation` says of a part of the device.
@@ -68,4 +72,30 @@ pub(crate) fn errno(error: &std::io::Error) -> Errno {
     ];
     let told = KINDS.iter().find(|(kind, _)| *kind == error.kind());
     told.map_or(Errno::Io, |(_, errno)| *errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_may_be_of_any_bytes_and_blocks_are_preferred() {
+        for (block_size, alignment, discard, preferred) in [
+            (512, 512, None, 4096),
+            (4096, 4096, None, 4096),
+            (512, 512, Some(65_536), 65_536),
+            (16_384, 0, None, 16_384),
+            (512, 4 << 20, None, 1 << 20),
+            // NBD has no word for blocks of these lengths.
+            (520, 520, None, 4096),
+            (4160, 4160, None, 4096),
+        ] {
+            let mut limits = DeviceLimits::default();
+            (limits.block_size, limits.preferred_alignment) = (block_size, alignment);
+            limits.discard_granularity = discard;
+            let sizes = block_sizes(&limits);
+            assert!(sizes.is_valid(), "{sizes:?}");
+            assert_eq!((sizes.minimum, sizes.preferred), (1, preferred), "{block_size}");
+        }
+    }
 }

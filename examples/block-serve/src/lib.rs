@@ -3,7 +3,7 @@
 //! ```text
 //!  listen ──► connection ──► requests ──► layers: write_behind ──► cache ──► the unit, over its sessions
 //!                 ▲              │
-//!                 └── outbox ◄───┘        memory: what all of them may hold
+//!                 └── outbox ◄───┘        memory: what all of them may hold; pace: how slow they may be
 //! ```
 #![forbid(unsafe_code)]
 
@@ -12,11 +12,13 @@ pub mod cache;
 mod connection;
 mod error;
 mod export;
+mod full_house;
 mod layers;
 mod listen;
 mod memory;
 mod open_files;
 mod outbox;
+mod pace;
 mod requests;
 mod serve;
 mod server;

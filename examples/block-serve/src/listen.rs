@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use iscsi_examples_common::named_socket::{NamedSocket, SocketAccess};
+use iscsi_initiator::SocketOptions;
 use listenfd::ListenFd;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
 
 /// An address to listen at.
@@ -129,6 +130,7 @@ impl Listener {
                 let (stream, address) = listener.accept().await?;
                 // Replies are sent together where there are many.
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 Ok(Visitor::Tcp(stream, address))
             }
         }
@@ -139,6 +141,17 @@ impl Listener {
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         if let Self::Tcp(listener) = self { listener.local_addr().ok() } else { None }
     }
+}
+
+/// Has the kernel ask whether an idle client is still there, as often as the initiator has it ask for a target: the
+/// client of a host that was switched off would keep its place for ever.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    let options = SocketOptions::default();
+    let keepalive = TcpKeepalive::new()
+        .with_time(options.keepalive_idle)
+        .with_interval(options.keepalive_interval)
+        .with_retries(options.keepalive_count);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 /// Refuses a connected socket: `accept` on it fails for ever.
@@ -155,6 +168,20 @@ fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_host_that_is_gone_is_noticed() {
+        let address = Address::Tcp("127.0.0.1:0".to_owned());
+        let listener = Listener::bind(&address).await.unwrap();
+        let client = TcpStream::connect(listener.tcp_address().unwrap());
+        let (_client, visitor) = tokio::join!(client, listener.accept());
+        let Ok(Visitor::Tcp(stream, _)) = visitor else { panic!("{visitor:?}") };
+        let (socket, options) = (SockRef::from(&stream), SocketOptions::default());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), options.keepalive_idle);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), options.keepalive_interval);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), options.keepalive_count);
+    }
 
     #[test]
     fn addresses_are_told_apart() {

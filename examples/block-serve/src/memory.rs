@@ -1,54 +1,113 @@
 //! The memory that requests of clients may hold.
+//!
+//! Three parts of it keep one client from stopping others, however slowly that one sends or takes:
+//!
+//! | part | for whom |
+//! |---|---|
+//! | a quarter, shared out evenly among all places for clients | short requests of one client, whatever others hold |
+//! | 32 MiB, the longest request | one request at a time that has found no room elsewhere: so one of them always goes on |
+//! | the rest | all requests, in the order in which they ask |
 
 use std::sync::Arc;
 
 use iscsi_nbd::MAX_PAYLOAD;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// The least bytes of memory: a client that holds as much as the longest request leaves half of the common part to others.
+pub(crate) const MIN_MEMORY: u32 = 4 * MAX_PAYLOAD;
+/// The most clients: with [`MIN_MEMORY`] each of them has a share of [`MIN_LEN`].
+pub(crate) const MAX_CLIENTS: usize = 4096;
 /// What a request without data counts as, bytes.
 const MIN_LEN: u32 = 4096;
 
-/// Bytes of all clients, and of one.
+/// Bytes of all clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    all: Arc<Semaphore>,
-    own: Arc<Semaphore>,
+    common: Arc<Semaphore>,
+    /// Bytes of `common`.
+    max_common: u32,
+    turn: Arc<Semaphore>,
     /// The most of one client, bytes.
     max_own: usize,
+    /// The part that each client has for itself, bytes.
+    reserved: usize,
+}
+
+/// Bytes of one client.
+#[derive(Debug)]
+pub(crate) struct Share {
+    memory: Memory,
+    own: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
 }
 
 /// Bytes that a request holds until its reply is sent.
-#[derive(Debug)]
-pub(crate) struct Held(
-    #[expect(dead_code, reason = "they are given back when it is dropped")]
-    [OwnedSemaphorePermit; 2],
-);
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    permits: Vec<OwnedSemaphorePermit>,
+    /// It is the one request that may need as much as the longest.
+    has_turn: bool,
+}
 
 impl Memory {
-    /// So many bytes for all, of which one client has a quarter, but as much as the longest request in
-    /// any case: 32 MiB.
+    /// At most this many bytes for all clients, but at least [`MIN_MEMORY`]. One client has a quarter of them, or as much
+    /// as the longest request if that is more: 32 MiB.
     #[must_use]
-    pub(crate) fn new(bytes: u32) -> Self {
-        let max_own = bytes.max(MAX_PAYLOAD) / 4;
-        let max_own = max_own.max(MAX_PAYLOAD) as usize;
-        let all = Arc::new(Semaphore::new(bytes.max(MAX_PAYLOAD) as usize));
-        Self { all, own: Arc::new(Semaphore::new(max_own)), max_own }
+    pub(crate) fn new(bytes: u32, max_clients: usize) -> Self {
+        let bytes = bytes.max(MIN_MEMORY);
+        let quarter = bytes / 4;
+        let max_common = bytes - quarter - MAX_PAYLOAD;
+        Self {
+            common: Arc::new(Semaphore::new(max_common as usize)),
+            max_common,
+            turn: Arc::new(Semaphore::new(1)),
+            max_own: quarter.max(MAX_PAYLOAD) as usize,
+            reserved: quarter as usize / max_clients.clamp(1, MAX_CLIENTS),
+        }
     }
 
-    /// The same memory for another client.
+    /// The share of one more client.
     #[must_use]
-    pub(crate) fn for_client(&self) -> Self {
-        let own = Arc::new(Semaphore::new(self.max_own));
-        Self { all: Arc::clone(&self.all), own, max_own: self.max_own }
+    pub(crate) fn for_client(&self) -> Share {
+        let [own, reserved] =
+            [self.max_own, self.reserved].map(|bytes| Arc::new(Semaphore::new(bytes)));
+        Share { memory: self.clone(), own, reserved }
+    }
+}
+
+impl Share {
+    /// Waits until this many bytes are free.
+    pub(crate) async fn hold(&self, bytes: u32) -> Held {
+        let mut held = Held::default();
+        self.extend(&mut held, bytes.max(MIN_LEN)).await;
+        held
     }
 
-    /// Waits until so many bytes are free.
-    pub(crate) async fn hold(&self, bytes: u32) -> Option<Held> {
-        let bytes = bytes.clamp(MIN_LEN, MAX_PAYLOAD);
-        // Its own first: who waits for that keeps nothing from others.
-        let own = Arc::clone(&self.own).acquire_many_owned(bytes).await.ok()?;
-        let all = Arc::clone(&self.all).acquire_many_owned(bytes).await.ok()?;
-        Some(Held([own, all]))
+    /// Waits until this many further bytes are free. Cuts them to the longest request.
+    pub(crate) async fn extend(&self, held: &mut Held, bytes: u32) {
+        let bytes = bytes.min(MAX_PAYLOAD);
+        // Its own first: a client that waits for that keeps nothing from others.
+        held.permits.extend(Arc::clone(&self.own).acquire_many_owned(bytes).await);
+        if held.has_turn {
+            return;
+        }
+        if let Ok(reserved) = Arc::clone(&self.reserved).try_acquire_many_owned(bytes) {
+            held.permits.push(reserved);
+            return;
+        }
+        let Memory { common, turn, max_common, .. } = &self.memory;
+        let fits = bytes <= *max_common;
+        // Many requests that each hold a part, and wait for more, would otherwise wait for each other.
+        tokio::select! {
+            biased;
+            common = Arc::clone(common).acquire_many_owned(bytes), if fits => {
+                held.permits.extend(common);
+            }
+            turn = Arc::clone(turn).acquire_owned() => {
+                held.permits.extend(turn);
+                held.has_turn = true;
+            }
+        }
     }
 }
 
@@ -60,17 +119,66 @@ mod tests {
 
     use super::*;
 
+    async fn waits(share: &Share, bytes: u32) -> bool {
+        timeout(Duration::from_secs(1), share.hold(bytes)).await.is_err()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_client_leaves_room_for_others() {
-        let memory = Memory::new(256 << 20);
+        let memory = Memory::new(256 << 20, 64);
         let (greedy, other) = (memory.for_client(), memory.for_client());
         let first = [greedy.hold(MAX_PAYLOAD).await, greedy.hold(u32::MAX).await];
-        let waits = |memory: Memory| async move {
-            timeout(Duration::from_secs(1), memory.hold(1)).await.is_err()
-        };
-        assert!(waits(greedy.clone()).await);
-        assert!(!waits(other).await);
+        assert!(waits(&greedy, 1).await);
+        assert!(!waits(&other, 1).await);
         drop(first);
-        assert!(!waits(greedy).await);
+        assert!(!waits(&greedy, 1).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_request_does_not_wait_for_what_others_hold() {
+        // One client alone, or as many as there are places for.
+        for (bytes, clients) in [(MIN_MEMORY, 1), (MIN_MEMORY, 63), (256 << 20, 63), (3 << 30, 63)]
+        {
+            let memory = Memory::new(bytes, 64);
+            let mut held = Vec::new();
+            for _ in 0..clients {
+                let greedy = memory.for_client();
+                while let Ok(more) = timeout(Duration::from_secs(1), greedy.hold(1 << 20)).await {
+                    held.push(more);
+                }
+            }
+            let other = memory.for_client();
+            assert_eq!(waits(&other, MAX_PAYLOAD).await, clients > 1, "{bytes} {clients}");
+            assert!(!waits(&other, bytes / 4 / 64).await, "{bytes} {clients}");
+        }
+    }
+
+    /// Each holds a part, and none could go on if each waited for all the others.
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_grow_all_end() {
+        let memory = Memory::new(MIN_MEMORY, 64);
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let share = memory.for_client();
+            tasks.spawn(async move {
+                let mut held = share.hold(1 << 20).await;
+                for _ in 0..31 {
+                    tokio::task::yield_now().await;
+                    share.extend(&mut held, 1 << 20).await;
+                }
+            });
+        }
+        let all = async { while tasks.join_next().await.is_some() {} };
+        timeout(Duration::from_secs(60), all).await.expect("they wait for each other");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_parts_are_no_more_than_the_whole() {
+        for (bytes, clients) in [(MIN_MEMORY, 1), (MIN_MEMORY, MAX_CLIENTS), (u32::MAX, 64)] {
+            let memory = Memory::new(bytes, clients);
+            let all = memory.reserved * clients + memory.max_common as usize;
+            assert!(all + MAX_PAYLOAD as usize <= bytes as usize, "{bytes} {clients}");
+            assert!(memory.reserved >= MIN_LEN as usize, "{bytes} {clients}");
+        }
     }
 }

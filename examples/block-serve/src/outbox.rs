@@ -1,17 +1,15 @@
 //! The replies of a connection, on their way to its client.
 
 use std::io;
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
 
 use crate::memory::Held;
+use crate::pace::Pace;
+use crate::stop::Stop;
 
-/// A client that takes nothing for so long holds memory that others need: it is let go.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Replies without data, and short data, are sent together up to so many bytes.
 const TOGETHER: usize = 64 << 10;
 
@@ -20,43 +18,65 @@ const TOGETHER: usize = 64 << 10;
 pub(crate) struct Reply {
     pub(crate) head: Bytes,
     pub(crate) data: Bytes,
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Held,
 }
 
 /// Sends replies until nobody has any more.
 ///
 /// # Errors
-/// When the client is gone, or takes nothing for a minute.
+/// When the client is gone, or takes its replies too slowly ([`Pace`]).
 pub(crate) async fn send_all(
     mut replies: UnboundedReceiver<Reply>,
     mut stream: impl AsyncWrite + Unpin,
+    stop: &Stop,
 ) -> io::Result<()> {
     let mut together = BytesMut::new();
-    while let Some(first) = replies.recv().await {
+    let mut pace = Pace::of_taking();
+    while let Some(first) = next_reply(&mut replies, &mut pace).await {
         let (mut next, mut held) = (Some(first), Vec::new());
         while let Some(reply) = next {
-            held.extend(reply.held);
+            held.push(reply.held);
             together.put_slice(&reply.head);
             if reply.data.len() + together.len() > TOGETHER {
-                send(&mut stream, &together).await?;
+                send(&mut stream, &together, &mut pace, stop).await?;
                 together.clear();
-                send(&mut stream, &reply.data).await?;
+                send(&mut stream, &reply.data, &mut pace, stop).await?;
             } else {
                 together.put_slice(&reply.data);
             }
             next = if together.len() < TOGETHER { replies.try_recv().ok() } else { None };
         }
-        send(&mut stream, &together).await?;
+        send(&mut stream, &together, &mut pace, stop).await?;
         together.clear();
     }
     stream.shutdown().await
 }
 
-/// Sends bytes, as long as some of them go.
-async fn send(stream: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
+/// The next reply. The client owes nothing when there is none yet, so its pace is measured anew from the next one on.
+async fn next_reply(replies: &mut UnboundedReceiver<Reply>, pace: &mut Pace) -> Option<Reply> {
+    if let Ok(reply) = replies.try_recv() {
+        return Some(reply);
+    }
+    pace.renew();
+    replies.recv().await
+}
+
+/// Sends bytes, as long as the client takes them fast enough.
+async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    pace: &mut Pace,
+    stop: &Stop,
+) -> io::Result<()> {
     while !bytes.is_empty() {
-        let sent = timeout(PATIENCE, stream.write(bytes)).await;
-        let sent = sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let sent = tokio::select! {
+            biased;
+            sent = pace.wait(stream.write(bytes)) => sent?,
+            () = stop.requested(), if !pace.is_last() => {
+                pace.hurry();
+                continue;
+            }
+        };
         if sent == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -67,20 +87,35 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::R
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
     use tokio::io::AsyncReadExt;
+
     use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::pace::{LAST_PERIOD, PERIOD};
 
     fn reply(head: &'static str, data: Vec<u8>) -> Reply {
-        Reply { head: Bytes::from_static(head.as_bytes()), data: data.into(), held: None }
+        Reply {
+            head: Bytes::from_static(head.as_bytes()),
+            data: data.into(),
+            held: Held::default(),
+        }
+    }
+
+    async fn sent_all(
+        outgoing: UnboundedReceiver<Reply>,
+        stream: impl AsyncWrite + Unpin,
+    ) -> io::Result<()> {
+        send_all(outgoing, stream, &Stop::never()).await
     }
 
     #[tokio::test]
     async fn replies_go_out_in_order_short_and_long_ones() {
         let (replies, outgoing) = unbounded_channel();
         let (mine, mut theirs) = tokio::io::duplex(1000);
-        let sender = tokio::spawn(send_all(outgoing, mine));
+        let sender = tokio::spawn(sent_all(outgoing, mine));
         for len in [0, 10, TOGETHER, 3, TOGETHER + 1, 0] {
             replies.send(reply("head", vec![7; len])).unwrap();
         }
@@ -93,19 +128,72 @@ mod tests {
         assert!(all == expected.concat());
     }
 
+    /// Takes `bytes` of a long reply each 10 seconds; when it is let go.
+    async fn let_go_after(bytes: usize) -> Option<Duration> {
+        const LONG: usize = 32 << 20;
+        let (replies, outgoing) = unbounded_channel();
+        let (mine, mut theirs) = tokio::io::duplex(1 << 10);
+        let start = Instant::now();
+        let sender = tokio::spawn(async move { (sent_all(outgoing, mine).await, start.elapsed()) });
+        replies.send(reply("slow", vec![1; LONG])).unwrap();
+        let mut taken = vec![0; bytes];
+        for _ in 0..LONG / bytes {
+            sleep(PERIOD / 6).await;
+            if theirs.read_exact(&mut taken).await.is_err() {
+                let (ended, after) = sender.await.unwrap();
+                assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+                return Some(after);
+            }
+        }
+        None
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_for_a_minute_is_let_go_and_who_is_slow_is_not() {
+    async fn who_takes_replies_too_slowly_is_let_go_and_who_is_slow_is_not() {
+        for bytes in [1, 600 << 10] {
+            let after = let_go_after(bytes).await.expect("it stays for ever");
+            assert!(after <= PERIOD * 2, "{bytes}: {after:?}");
+        }
+        assert_eq!(let_go_after(800 << 10).await, None);
+    }
+
+    /// A client that is fast enough otherwise, and one that takes nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stops_does_not_wait_for_slow_clients() {
+        for bytes in [800 << 10, 0] {
+            let (replies, outgoing) = unbounded_channel();
+            let (mine, mut theirs) = tokio::io::duplex(1 << 10);
+            let (button, stop) = Stop::new();
+            let sender = tokio::spawn(async move { send_all(outgoing, mine, &stop).await });
+            replies.send(reply("slow", vec![1; 32 << 20])).unwrap();
+            sleep(PERIOD / 2).await;
+            assert!(!sender.is_finished());
+            button.press();
+            let start = Instant::now();
+            let taker = tokio::spawn(async move {
+                let mut taken = vec![0; bytes];
+                while theirs.read_exact(&mut taken).await.is_ok() {
+                    sleep(PERIOD / 6).await;
+                }
+            });
+            let error = sender.await.unwrap().unwrap_err();
+            assert_eq!((error.kind(), start.elapsed()), (io::ErrorKind::TimedOut, LAST_PERIOD));
+            taker.abort();
+        }
+    }
+
+    /// Between the replies the client owes nothing.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_every_short_reply_is_served_for_ever() {
         let (replies, outgoing) = unbounded_channel();
         let (mine, mut theirs) = tokio::io::duplex(1);
-        let sender = tokio::spawn(send_all(outgoing, mine));
-        replies.send(reply("slow", vec![1; 20])).unwrap();
-        for _ in 0..9 {
-            tokio::time::sleep(PATIENCE * 9 / 10).await;
-            theirs.read_u8().await.unwrap();
+        let sender = tokio::spawn(sent_all(outgoing, mine));
+        for _ in 0..100 {
+            replies.send(reply("head", Vec::new())).unwrap();
+            sleep(PERIOD / 2).await;
+            theirs.read_exact(&mut [0; 4]).await.unwrap();
+            sleep(PERIOD).await;
         }
         assert!(!sender.is_finished());
-        let error = sender.await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        drop(replies);
     }
 }

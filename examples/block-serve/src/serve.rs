@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
-use crate::open_files::max_clients;
+use crate::open_files;
 use crate::server::{Server, turn_away};
 use crate::stop::Stop;
 
@@ -42,7 +42,7 @@ impl Ready {
             let export = describe(&*opened.handle(), &args.export, args.read_only);
             let layers = Layers::new(opened, window, cache);
             let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
-            let server = Server::new(layers, export, memory, max_clients());
+            let server = Server::new(layers, export, memory, max_clients(args));
             let (own, ends_with_last) = (args.listen.len(), args.until_last);
             Ok(Self { server, listeners, own, ends_with_last })
         })
@@ -131,6 +131,17 @@ impl Ready {
         let flushed = self.server.flush().await;
         (flushed, self.server.layers().opened().logout().await)
     }
+}
+
+/// The places for clients, as far as the files that may be open suffice for them.
+fn max_clients(args: &Args) -> usize {
+    let (wanted, room) = (usize::from(args.max_clients), open_files::max_clients());
+    if room < wanted {
+        tracing::warn!(
+            "the limit of open files leaves room for {room} clients, and --max-clients is {wanted}; raise the limit (ulimit -n, or LimitNOFILE= in a unit of systemd)"
+        );
+    }
+    wanted.min(room)
 }
 
 async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {

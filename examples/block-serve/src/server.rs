@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use iscsi_nbd::Export;
@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::Client;
+use crate::full_house::{FullHouse, Seldom};
 use crate::layers::Layers;
 use crate::listen::{Listener, Visitor};
-use crate::memory::Memory;
+use crate::memory::{MAX_CLIENTS, Memory};
 use crate::requests::{Counters, Requests};
 use crate::stop::Stop;
 
@@ -30,6 +31,8 @@ pub struct Server {
     has_cache: bool,
     max_clients: usize,
     counters: Arc<Counters>,
+    /// Connections that do not come through the handshake.
+    strangers: Mutex<Seldom>,
 }
 
 /// What a server has done, since its start.
@@ -49,20 +52,23 @@ pub struct ServerStats {
 }
 
 impl Server {
-    /// Serves a unit as an export; requests of all clients hold no more than `memory` bytes. Who comes while
-    /// there are `max_clients` waits until one of them goes.
+    /// Serves a unit as an export; requests of all clients hold no more than `memory` bytes, 128 MiB at least. A client that
+    /// comes while there are `max_clients`, 4096 at most, is refused.
     #[must_use]
     pub fn new(layers: Layers, export: Export, memory: u32, max_clients: usize) -> Arc<Self> {
         let has_cache = layers.cache_stats().is_some();
         let counters = Arc::default();
-        let (export, memory) = (Arc::new(export), Memory::new(memory));
-        Arc::new(Self { layers, export, memory, has_cache, max_clients, counters })
+        let max_clients = max_clients.clamp(1, MAX_CLIENTS);
+        let (export, memory) = (Arc::new(export), Memory::new(memory, max_clients));
+        let strangers = Mutex::default();
+        Arc::new(Self { layers, export, memory, has_cache, max_clients, counters, strangers })
     }
 
     /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
     /// asked for is answered.
     pub async fn run(self: &Arc<Self>, listeners: &[Listener], stop: &Stop, ends_with_last: bool) {
         let mut clients = JoinSet::new();
+        let mut full_house = FullHouse::new(self.max_clients);
         loop {
             tokio::select! {
                 biased;
@@ -72,7 +78,8 @@ impl Server {
                         return;
                     }
                 }
-                visitor = next_visitor(listeners), if clients.len() < self.max_clients => match visitor {
+                visitor = next_visitor(listeners) => match visitor {
+                    Ok(visitor) if clients.len() >= self.max_clients => full_house.refuse(visitor),
                     Ok(visitor) => drop(clients.spawn(Arc::clone(self).serve(visitor, stop.clone()))),
                     Err(error) => {
                         tracing::warn!(%error, "a client could not be had");
@@ -130,7 +137,9 @@ impl Server {
         stop: Stop,
     ) {
         let client = Client { export: Arc::clone(&self.export), memory: self.memory.clone(), stop };
+        let mut is_stranger = true;
         let served = client.serve(stream, |negotiated, transmission| {
+            is_stranger = false;
             self.counters.clients.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(client = who, "a client has come");
             Requests {
@@ -143,6 +152,13 @@ impl Server {
         });
         match served.await {
             Ok(()) => tracing::debug!(client = who, "a client has gone"),
+            // There may be thousands of them.
+            Err(error) if is_stranger => {
+                let count = self.strangers.lock().unwrap_or_else(PoisonError::into_inner).count();
+                if let Some(count) = count {
+                    tracing::warn!(client = who, %error, connections = count, "a connection was closed within its handshake");
+                }
+            }
             Err(error) => tracing::warn!(client = who, %error, "a client was let go"),
         }
     }

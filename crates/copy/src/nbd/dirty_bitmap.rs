@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ use super::losses::Losses;
 use super::uri::NbdUri;
 use crate::boxed::{BoxFuture, boxed};
 use crate::range_set::RangeSet;
+
+/// The most ranges that are kept of a bitmap, about 64 MiB of memory. If there are more, the shortest gaps between them count as
+/// marked: a copy moves these bytes needlessly, and nothing is left out.
+const MAX_RANGES: usize = 1 << 21;
 
 /// What the name of such a metadata context begins with.
 const NAMESPACE: &str = "qemu:dirty-bitmap:";
@@ -74,11 +79,32 @@ impl DirtyBitmap {
             return Err(NbdError::NoBitmap(self.to_string()));
         };
         let failed = |cause| NbdError::Bitmap { bitmap: self.to_string(), cause };
-        let (mut dirty, mut at) = (RangeSet::new(), 0);
+        let (mut dirty, mut at) = (Marked::with_room_for(MAX_RANGES), 0);
         while at < export.size {
             at = mark(connection, id, at, export.size, &mut dirty).await.map_err(failed)?;
         }
-        Ok(dirty)
+        Ok(dirty.ranges)
+    }
+}
+
+/// What is marked, in a limited number of ranges.
+#[derive(Debug)]
+struct Marked {
+    ranges: RangeSet,
+    most: usize,
+}
+
+impl Marked {
+    const fn with_room_for(most: usize) -> Self {
+        Self { ranges: RangeSet::new(), most }
+    }
+
+    fn add(&mut self, range: Range<u64>) {
+        self.ranges.insert(range);
+        if self.ranges.len() > self.most {
+            // To half of them, so that it is not done again for the next range.
+            self.ranges.close_gaps(self.most / 2);
+        }
     }
 }
 
@@ -88,7 +114,7 @@ async fn mark(
     context: u32,
     mut at: u64,
     size: u64,
-    dirty: &mut RangeSet,
+    dirty: &mut Marked,
 ) -> io::Result<u64> {
     let command = Command::BlockStatus { one: false };
     let length = u32::try_from((size - at).min(MAX_RANGE)).map_err(io::Error::other)?;
@@ -103,7 +129,7 @@ async fn mark(
     for extent in told.ok_or_else(unexpected)?.extents {
         let end = at + extent.length;
         if extent.status != 0 {
-            dirty.insert(at..end);
+            dirty.add(at..end);
         }
         at = end;
     }
@@ -139,6 +165,25 @@ mod tests {
         assert_eq!(bitmap, DirtyBitmap::new(text[..30].parse().unwrap(), "b 0"));
         assert_eq!(bitmap.to_string(), text);
         assert_eq!(format!("  {text}\n").parse::<DirtyBitmap>().unwrap(), bitmap);
+    }
+
+    /// Every second block, and once in a hundred blocks a longer gap.
+    #[test]
+    fn no_more_ranges_are_kept_than_there_is_room_for_and_none_is_left_out() {
+        const MOST: usize = 1000;
+        let mut marked = Marked::with_room_for(MOST);
+        let mut added = Vec::new();
+        let mut at = 0;
+        for number in 0..10_000 {
+            added.push(at..at + 512);
+            marked.add(at..at + 512);
+            at += if number % 100 == 99 { 1 << 30 } else { 1024 };
+            assert!(marked.ranges.len() <= MOST);
+        }
+        assert!(added.iter().all(|range| marked.ranges.contains(range)));
+        // The short gaps are closed, and the long ones are not.
+        assert!(marked.ranges.bytes() <= 10_000 * 1024, "{}", marked.ranges.bytes());
+        assert_eq!(marked.ranges.overlap(&(0..512)), (0..512).into());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use iscsi_pdu::TargetAddress;
+use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_session::DiscoveredTarget;
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -15,13 +15,14 @@ use crate::multipath::discovery_pace::DiscoveryPace;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
+use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
 use crate::url::portal_name;
 
 impl Opener {
-    /// Asks the target for its portals, in discovery sessions at all portals that are known, of which the first answer
-    /// counts. Gives back those that are new.
+    /// Asks the target for its portals, in discovery sessions at all portals that are known, a few at a time. The first answer
+    /// counts. Gives back the portals that are new.
     ///
     /// A session of the disk is not asked: tgt drops a normal session that sends SendTargets.
     ///
@@ -31,23 +32,42 @@ impl Opener {
         let Some(target) = &self.url.target else { return Ok(Vec::new()) };
         let mut failure = Error::Closed;
         let mut questions = JoinSet::new();
-        for portal in 0..self.portals.len() {
-            // Where the target has moved for good, it is asked there.
-            let (node, url) = (self.node.clone(), self.url_at(portal));
-            let answer = async move { (url.portal.clone(), node.discover(url).await) };
-            questions.spawn(answer.in_current_span());
-        }
-        while let Some(answer) = questions.join_next().await {
-            match answer {
-                Ok((portal, Ok(answer))) => {
+        let mut portals = 0..self.portals.len();
+        loop {
+            for portal in portals.by_ref().take(FIRST_LOGINS.saturating_sub(questions.len())) {
+                // Where the target has moved for good, it is asked there.
+                let (node, url) = (self.node.clone(), self.url_at(portal));
+                let answer = async move { (url.portal.clone(), node.discover(url).await) };
+                questions.spawn(answer.in_current_span());
+            }
+            match questions.join_next().await {
+                Some(Ok((portal, Ok(answer)))) => {
                     let aliases = self.aliases(Some(portal)).await;
-                    return Ok(self.portals.learn(target, &with_address(answer), &aliases));
+                    return Ok(self.learn(target, answer, &aliases));
                 }
-                Ok((_, Err(error))) => failure = error,
-                Err(_) => {}
+                Some(Ok((_, Err(error)))) => failure = error,
+                Some(Err(_)) => {}
+                None => return Err(failure),
             }
         }
-        Err(failure)
+    }
+
+    fn learn(
+        &self,
+        target: &IscsiName,
+        mut answer: Vec<DiscoveredTarget>,
+        aliases: &[TargetAddress],
+    ) -> Vec<TargetAddress> {
+        // A target that is listed without an address is at the portal that was asked, which is known.
+        answer.retain(|found| !found.addresses.is_empty());
+        let Learnt { new, dropped } = self.portals.learn(target, &answer, aliases);
+        if dropped > 0 {
+            let note = format!(
+                "the target names {dropped} portals too many: a disk uses at most {MAX_PORTALS}; name those to use in the URL (portal=)"
+            );
+            self.report.note_once(note);
+        }
+        new
     }
 
     /// The addresses that portals named by names have.
@@ -64,12 +84,6 @@ impl Opener {
         }
         aliases
     }
-}
-
-/// A target that is listed without an address is at the portal that was asked, which is known.
-fn with_address(mut answer: Vec<DiscoveredTarget>) -> Vec<DiscoveredTarget> {
-    answer.retain(|found| !found.addresses.is_empty());
-    answer
 }
 
 impl Supervisor {

@@ -62,8 +62,11 @@ impl Opener {
     /// answer, or nothing tells whether it leads to the unit.
     pub(crate) async fn open(&self, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
         let turn = self.next_portal.fetch_add(1, Ordering::Relaxed);
+        let portals = self.best_portals_from(turn + 1);
+        let first = portals.first().copied().unwrap_or_default();
+        let _turn = self.portals.turn(first).await;
         let mut race = PortalRace::new(self.node.options().head_start());
-        self.run(&mut race, &self.best_portals_from(turn + 1));
+        self.run(&mut race, &portals);
         let mut failure = None;
         while let Some((portal, reached)) = race.next().await {
             let opened = match reached {
@@ -136,6 +139,7 @@ impl Opener {
         portal: usize,
         expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
+        let _turn = self.portals.turn(portal).await;
         self.open_at(portal, None, expected).await
     }
 
@@ -148,6 +152,7 @@ impl Opener {
         portal: usize,
         expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
+        let _turn = self.portals.turn(portal).await;
         let path = self.open_at(portal, None, expected).await?;
         if let Err(error) = path.unit.test_unit_ready().await {
             // Where that fails, the registration stays noted.
@@ -190,6 +195,7 @@ impl Opener {
 
     /// Further logins begin where the target has moved for good (RFC 7143 §11.13.5).
     pub(crate) fn remember(&self, portal: usize, session: &Session) {
+        self.portals.prove(portal);
         if let Some(group) = session.portal_group() {
             self.groups().insert(portal, group);
         }

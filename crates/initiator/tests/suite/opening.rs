@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions};
-use iscsi_testkit::config::{Chap, TargetConfig};
+use iscsi_testkit::config::{Chap, Portal, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -98,7 +98,7 @@ async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {
     let rig = Rig::start(512, 64, |_| ()).await;
     rig.server.with(|target| target.hold());
     let opening = opens(rig.unit_url(0, ""), Duration::ZERO);
-    crate::support::until(|| rig.server.with(|target| target.active_tasks()) > 0).await;
+    until(|| rig.server.with(|target| target.active_tasks()) > 0).await;
     rig.server.with(|target| {
         target.drop_connections();
         target.release();
@@ -116,6 +116,27 @@ async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
     assert!(disk.spread().notes.is_empty(), "{}", disk.spread());
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
+}
+
+/// It names far more portals than there are, each of which would be called.
+#[tokio::test]
+async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
+    let rig = Rig::start(512, 64, |_| {}).await;
+    let here = rig.server.address();
+    rig.server.with(|target| {
+        let others = (0..5000).map(|at| format!("127.9.{}.{}:1,1", at / 200, at % 200 + 1));
+        let addresses = [format!("{here},1")].into_iter().chain(others).collect();
+        let list = Portal { name: TARGET.to_owned(), addresses };
+        target.config_mut().discovery.targets = vec![list];
+    });
+    let disk =
+        soon(opens(rig.unit_url(0, "?portals=auto"), Duration::ZERO)).await.unwrap().unwrap();
+    until(|| {
+        let notes = disk.spread().notes;
+        notes.iter().any(|note| note.starts_with("the target names 4937 portals too many"))
+    })
+    .await;
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 
 /// A target that does not say which portals it has costs a disk nothing but the note.

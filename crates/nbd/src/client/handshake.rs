@@ -16,6 +16,8 @@ use crate::transmission_flags::TransmissionFlags;
 const OLDSTYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
 /// Bytes of answers to one option, after which a server is no longer listened to.
 const MAX_ANSWERS: usize = 4 << 20;
+/// Metadata contexts that a server may select: each costs a chunk of every block status.
+const MAX_CONTEXTS: usize = 64;
 /// Information that is asked for with NBD_OPT_GO.
 const INFORMATION: [u16; 3] = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
 
@@ -289,6 +291,10 @@ impl Handshake {
     }
 
     fn note_context(&mut self, context: MetaContext) -> Result<(), ProtocolError> {
+        if self.found.contexts.len() == MAX_CONTEXTS {
+            let problem = "there are too many contexts";
+            return Err(ProtocolError::Answer { option: code::SET_META_CONTEXT, problem });
+        }
         if self.found.contexts.iter().any(|known| known.id == context.id) {
             let problem = "two contexts have one id";
             return Err(ProtocolError::Answer { option: code::SET_META_CONTEXT, problem });

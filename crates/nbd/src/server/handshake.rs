@@ -234,11 +234,19 @@ impl Handshake {
 
     /// Answers a question by a refusal. Does nothing where nothing was asked.
     pub fn refuse(&mut self, error: OptionError) {
+        self.refuse_because(error, "");
+    }
+
+    /// Answers a question by a refusal, with a message for people, which may be empty. A client that asks by
+    /// NBD_OPT_EXPORT_NAME gets no answer, because that option knows no refusal: [`receive`](Self::receive) fails
+    /// then, and the connection is to be closed. Does nothing where nothing was asked.
+    pub fn refuse_because(&mut self, error: OptionError, message: &str) {
         let Some(question) = self.take_question() else { return };
         if let Question::ExportName(name) = question {
             self.state = State::Failed(ProtocolError::Export { name, error });
         } else {
-            self.answer(question.option(), error.to_wire(), &[]);
+            let message = text::limited(message).as_bytes();
+            self.answer(question.option(), error.to_wire(), &[message]);
         }
     }
 

@@ -273,6 +273,22 @@ fn two_contexts_have_two_ids() {
     assert!(matches!(error, ProtocolError::Answer { option: 10, .. }));
 }
 
+/// Each context would cost a chunk of every block status.
+#[test]
+fn a_server_selects_no_more_contexts_than_anybody_asks_for() {
+    let mut pair = Pair::new(disk(&[BASE_ALLOCATION]));
+    assert_eq!(pair.receive(GREETING), Ok(None));
+    assert_eq!(pair.receive(&answer(8, ACK, b"")), Ok(None));
+    let context =
+        |id: u32| answer(10, META_CONTEXT, &[&id.to_be_bytes()[..], b"base:allocation"].concat());
+    for id in 0..64 {
+        assert_eq!(pair.receive(&context(id)), Ok(None));
+    }
+    let error = pair.protocol_error(&context(64));
+    let problem = "there are too many contexts";
+    assert_eq!(error, ProtocolError::Answer { option: 10, problem });
+}
+
 #[test]
 fn a_server_does_not_go_on_without_an_end() {
     let mut pair = Pair::new(Goal::List);

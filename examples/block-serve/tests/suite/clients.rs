@@ -26,8 +26,10 @@ impl Numbers {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_clients_see_what_both_have_written_whatever_lies_between() {
-    for (window, memory) in [(0, 0), (WINDOW, 0), (0, MEMORY), (WINDOW, MEMORY)] {
-        let rig = Rig::start(window, memory, false).await;
+    let layers = [(512, 0, 0), (4096, WINDOW, 0), (512, 0, MEMORY), (4096, WINDOW, MEMORY)];
+    for (block, window, memory) in layers {
+        let disk = RamDisk::new(block, LEN as u64 / u64::from(block));
+        let rig = Rig::before(disk, window, memory, false).await;
         let clients = [rig.client().await, rig.client().await];
         let (mut model, mut numbers) = (vec![0; LEN], Numbers(u64::from(window) + memory));
         for step in 0..400 {

@@ -14,4 +14,5 @@ mod handover;
 mod interleavings;
 mod program;
 mod refusals;
+mod sub_blocks;
 mod support;

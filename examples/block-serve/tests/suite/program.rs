@@ -414,7 +414,8 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     })
     .await;
     let socket = socket("idle");
-    let (child, lines, _) = started(&url, &socket, &["--memory", "32M", "--sessions", "1"]);
+    let further = ["--memory", "128M", "--sessions", "1", "--max-clients", "3001"];
+    let (child, lines, _) = started(&url, &socket, &further);
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     let count = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(200).min(3000);
@@ -422,7 +423,7 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     for _ in 0..count {
         idle.push(raw(&socket).await);
     }
-    // It needs all that there is.
+    // It needs what there is for the longest request.
     let mut client = raw(&socket).await;
     for client in [&mut client, &mut idle[450]] {
         assert_eq!(client.write(0, 0, &vec![5; ALL as usize]).await, 0);
@@ -437,8 +438,8 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     );
 }
 
-/// Clients that do nothing take all the files that a process may have open: the next one waits for one of them to
-/// go, and a session that is lost meanwhile comes back.
+/// Clients that do nothing take all the files that a process may have open: the next one is refused until one of them
+/// has gone, and a session that is lost meanwhile comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_leave_the_sessions_their_files() {
     let (server, _disk, url) = target_with(|_| ()).await;
@@ -447,25 +448,38 @@ async fn clients_leave_the_sessions_their_files() {
     command.args(["-c", "ulimit -n 160 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_block-serve")]);
     let listen = format!("unix:{}", socket.display());
     command.args([&*url, "--listen", &listen, "--json", "--sessions", "1"]);
-    let (child, lines, _) = ready(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    command.args(["--max-clients", "65"]);
+    let (mut child, lines, _) = ready(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let mut clients = Vec::new();
     for _ in 0..64 {
         clients.push(raw(&socket).await);
     }
-    // The system has taken its connection, and nobody else has.
-    let mut next = tokio::spawn({
-        let socket = socket.clone();
-        async move { raw(&socket).await }
-    });
-    assert!(timeout(Duration::from_millis(300), &mut next).await.is_err());
+    let uri = format!("nbd+unix:///?socket={}&patience=0", socket.display()).parse().unwrap();
+    for _ in 0..30 {
+        let error = soon(NbdDevice::open(&uri)).await.unwrap_err();
+        assert!(error.to_string().contains("--max-clients"), "{error}");
+    }
     server.with(Target::drop_connections);
     assert_eq!(clients[63].write(0, 0, &[7; 512]).await, 0);
     drop(clients);
-    let mut next = timeout(Duration::from_secs(30), next).await.unwrap().unwrap();
-    assert_eq!(next.read(0, 512).await, Ok(vec![7; 512]));
+    let next = soon(async {
+        loop {
+            if let Ok(client) = NbdDevice::open(&uri).await {
+                return client;
+            }
+        }
+    })
+    .await;
+    assert_eq!(soon(next.read_at(0, 512)).await.unwrap(), vec![7; 512]);
     drop(next);
+    let mut said = child.stderr.take().unwrap();
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(ended(child, lines).1, Some(0));
+    let mut told = String::new();
+    said.read_to_string(&mut told).unwrap();
+    assert!(told.contains("leaves room for 64 clients, and --max-clients is 65"), "{told}");
+    let refusals = told.lines().filter(|line| line.contains("all 64 places are taken")).count();
+    assert!((1..30).contains(&refusals), "not a line for each: {told}");
 }
 
 /// Two units as one device: what a client writes lies on both, chunk by chunk.

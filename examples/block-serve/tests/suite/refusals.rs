@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::support::{FUA, HELD, LEN, MEMORY, Raw, Rig, WINDOW, bytes, errno, kind, soon};
+use crate::support::{CLIENTS, FUA, HELD, LEN, MEMORY, Raw, Rig, WINDOW, bytes, errno, kind, soon};
+use iscsi_copy::NbdDevice;
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::{Access, Sense};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
-use tokio::time::{pause, resume, sleep};
+use tokio::time::{pause, resume, sleep, timeout};
 
 /// SPACE ALLOCATION FAILED WRITE PROTECT (SBC-3 §4.7.3.6): a thin unit has no room for what is written.
 const FULL: Sense = Sense::new(7, 0x27, 7);
@@ -111,13 +112,15 @@ async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
 /// Replies that nobody takes wait in memory that is counted: no more is read of the unit for them.
 #[tokio::test]
 async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
-    const CLIENTS: usize = 8;
+    const GREEDY: usize = 8;
     const REQUEST: u32 = 4 << 20;
+    /// What all clients share of the memory, bytes: 32 MiB are for one request, and a quarter is for short ones.
+    const SHARED: u64 = HELD as u64 / 2;
     /// What the buffers of a connection and its socket may have taken of the replies, bytes.
     const SENT: u64 = 1 << 20;
     let rig = Rig::start(0, 0, false).await;
     let mut greedy = Vec::new();
-    for _ in 0..CLIENTS {
+    for _ in 0..GREEDY {
         let mut client = raw(&rig).await;
         // 128 MiB of each, 1 GiB in all. The socket takes the requests whether or not they are read.
         for _ in 0..32 {
@@ -127,7 +130,7 @@ async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     }
     let read = || rig.server.stats().bytes_read;
     soon(async {
-        while read() + u64::from(REQUEST) * 2 < u64::from(HELD) {
+        while read() < SHARED {
             yield_now().await;
         }
     })
@@ -136,7 +139,7 @@ async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     pause();
     sleep(Duration::from_millis(500)).await;
     resume();
-    assert!(read() <= u64::from(HELD) + CLIENTS as u64 * SENT, "{} bytes", read());
+    assert!(read() <= u64::from(HELD) + GREEDY as u64 * SENT, "{} bytes", read());
     drop(greedy);
     assert_eq!(raw(&rig).await.read(0, 512).await, Ok(vec![0; 512]), "it was given back");
 }
@@ -153,4 +156,58 @@ async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
     let mut client = raw(&rig).await;
     assert_eq!(client.write(FUA, 0, &bytes(2, LEN)).await, 0);
     assert!(rig.disk.holds(0, &bytes(2, LEN)), "nothing of a write that did not come");
+}
+
+/// They hold no more than what they have sent, and nothing of what is for others.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_trickle_their_data_hold_up_no_other() {
+    const LONG: u32 = 32 << 20;
+    let rig = Rig::with_unit(64 << 20, WINDOW, MEMORY, false).await;
+    let mut slow = Vec::new();
+    for at in 0..32 {
+        let mut client = raw(&rig).await;
+        client.send(0, kind::WRITE, 0, LONG).await;
+        // One of them has the turn, and others a part of what is shared.
+        let sent = if at < 8 { 3 << 20 } else { 1 };
+        let mut left = &vec![1; sent][..];
+        // What the server does not take yet stays in the socket.
+        while let Ok(Ok(taken)) =
+            timeout(Duration::from_millis(100), client.stream.write(left)).await
+            && !left.is_empty()
+        {
+            left = &left[taken..];
+        }
+        slow.push(client);
+    }
+    let mut client = raw(&rig).await;
+    assert_eq!(client.read(0, 4096).await, Ok(vec![0; 4096]));
+    assert_eq!(client.write(FUA, 0, &bytes(3, 4096)).await, 0);
+    assert_eq!(client.read(0, 4096).await, Ok(bytes(3, 4096).to_vec()));
+    // A long request has its turn when the one before it has ended.
+    drop(slow);
+    assert_eq!(client.write(FUA, 0, &bytes(2, LONG as usize)).await, 0);
+}
+
+/// The one that comes next is told why, and the place of one that has gone is free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_house_refuses_and_takes_clients_again() {
+    let rig = Rig::start(WINDOW, MEMORY, false).await;
+    let mut there = Vec::new();
+    // A place is taken from the first byte on.
+    for _ in 0..CLIENTS {
+        let mut stream = rig.raw().await;
+        soon(stream.read_exact(&mut [0; 18])).await.unwrap();
+        there.push(stream);
+    }
+    let uri = format!("nbd+unix:///disk?socket={}&patience=0", rig.socket.display());
+    let uri = uri.parse().unwrap();
+    let error = soon(NbdDevice::open(&uri)).await.unwrap_err();
+    assert!(error.to_string().contains("--max-clients"), "{error}");
+    there.pop();
+    soon(async {
+        while NbdDevice::open(&uri).await.is_err() {
+            yield_now().await;
+        }
+    })
+    .await;
 }

@@ -23,7 +23,9 @@ pub(crate) const LEN: usize = 8 << 20;
 pub(crate) const WINDOW: u32 = 1 << 20;
 pub(crate) const MEMORY: u64 = 1 << 20;
 /// Bytes that requests of all clients may hold.
-pub(crate) const HELD: u32 = 64 << 20;
+pub(crate) const HELD: u32 = 128 << 20;
+/// Places for clients.
+pub(crate) const CLIENTS: usize = 256;
 
 /// A unit, a server before it, and the way to it.
 pub(crate) struct Rig {
@@ -48,8 +50,17 @@ impl Rig {
 
     /// The same before a unit of so many bytes.
     pub(crate) async fn with_unit(len: u64, window: u32, memory: u64, is_read_only: bool) -> Self {
+        Self::before(RamDisk::new(512, len / 512), window, memory, is_read_only).await
+    }
+
+    /// The same before a unit of this disk.
+    pub(crate) async fn before(
+        disk: RamDisk,
+        window: u32,
+        memory: u64,
+        is_read_only: bool,
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let disk = RamDisk::new(512, len / 512);
         let mut config = TargetConfig::new("iqn.2026-01.org.example:disk", disk.clone());
         config.keys.default_time2wait = 0;
         config.units.values_mut().for_each(|unit| unit.behavior.provisioning = Some(0xe4));
@@ -64,7 +75,7 @@ impl Rig {
         let socket = std::env::temp_dir().join(name);
         let listener = Listener::bind(&Address::Unix(socket.clone())).await.unwrap();
         let export = describe(&unit, "disk", is_read_only);
-        let server = Server::new(Layers::new(unit, window, memory), export, HELD, usize::MAX);
+        let server = Server::new(Layers::new(unit, window, memory), export, HELD, CLIENTS);
         let (button, stop) = Stop::new();
         let serving = Arc::clone(&server);
         let running = tokio::spawn(async move { serving.run(&[listener], &stop, false).await });

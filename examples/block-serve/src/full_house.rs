@@ -1,0 +1,173 @@
+//! What becomes of clients for whom there is no place.
+
+use std::time::Duration;
+
+use iscsi_nbd::OptionError;
+use iscsi_nbd::server::{Handshake, HandshakeEvent};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::connection::INPUT_LEN;
+use crate::listen::Visitor;
+
+/// Clients that are told at the same time why they are refused. The connections of further ones are closed without a word.
+const TOLD_AT_ONCE: usize = 16;
+/// How long it may take to tell one.
+const TELLING: Duration = Duration::from_secs(5);
+/// Time between two lines of the log.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+/// For the people of a client.
+const MESSAGE: &str =
+    "the server has as many clients as it may have; end one of them, or raise its --max-clients";
+
+/// Refuses clients, and says so now and then.
+#[derive(Debug)]
+pub(crate) struct FullHouse {
+    max_clients: usize,
+    telling: JoinSet<()>,
+    lines: Seldom,
+}
+
+impl FullHouse {
+    pub(crate) fn new(max_clients: usize) -> Self {
+        Self { max_clients, telling: JoinSet::new(), lines: Seldom::default() }
+    }
+
+    /// Refuses a client.
+    pub(crate) fn refuse(&mut self, visitor: Visitor) {
+        if let Some(count) = self.lines.count() {
+            let max = self.max_clients;
+            tracing::warn!(
+                clients = count,
+                "all {max} places are taken: clients were refused (--max-clients)"
+            );
+        }
+        while self.telling.try_join_next().is_some() {}
+        if self.telling.len() < TOLD_AT_ONCE {
+            self.telling.spawn(async move {
+                match visitor {
+                    Visitor::Unix(stream) => tell(stream).await,
+                    Visitor::Tcp(stream, _) => tell(stream).await,
+                }
+            });
+        }
+    }
+}
+
+/// Answers the first questions of a client with the reason.
+async fn tell(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    // The client is refused whether or not it hears why.
+    drop(timeout(TELLING, refuse_all(stream)).await);
+}
+
+async fn refuse_all(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+    let (mut handshake, mut input) = (Handshake::new(), bytes::BytesMut::new());
+    loop {
+        let received = handshake.receive(&mut input);
+        if let Ok(Some(HandshakeEvent::List | HandshakeEvent::Export(_))) = &received {
+            handshake.refuse_because(OptionError::Policy, MESSAGE);
+        }
+        while let Some(bytes) = handshake.poll_transmit() {
+            stream.write_all(&bytes).await?;
+        }
+        match received {
+            Ok(Some(HandshakeEvent::List | HandshakeEvent::Export(_))) => continue,
+            Ok(Some(HandshakeEvent::Negotiated(_) | HandshakeEvent::Aborted)) | Err(_) => {
+                return stream.shutdown().await;
+            }
+            Ok(None) => {}
+        }
+        input.reserve(INPUT_LEN);
+        if stream.read_buf(&mut input).await? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Lets one line through each [`BETWEEN_LINES`].
+#[derive(Debug, Default)]
+pub(crate) struct Seldom {
+    last: Option<Instant>,
+    count: u64,
+}
+
+impl Seldom {
+    /// Counts an event; returns how many there were since the last line if it is time for one.
+    pub(crate) fn count(&mut self) -> Option<u64> {
+        self.count += 1;
+        if self.last.is_some_and(|last| last.elapsed() < BETWEEN_LINES) {
+            return None;
+        }
+        self.last = Some(Instant::now());
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_nbd::client::{Goal, Handshake as ClientHandshake, HandshakeError};
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_counts_what_came_since_the_last() {
+        let mut lines = Seldom::default();
+        assert_eq!(lines.count(), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(lines.count(), None);
+        }
+        advance(BETWEEN_LINES).await;
+        assert_eq!(lines.count(), Some(1001));
+        assert_eq!(lines.count(), None);
+    }
+
+    /// What a client of ours makes of it; `None` if the connection is closed instead.
+    async fn heard(goal: Goal) -> Option<HandshakeError> {
+        let (mine, mut theirs) = tokio::io::duplex(1 << 16);
+        let telling = tokio::spawn(tell(mine));
+        let (mut handshake, mut input) = (ClientHandshake::new(goal), bytes::BytesMut::new());
+        let error = loop {
+            let received = handshake.receive(&mut input);
+            while let Some(bytes) = handshake.poll_transmit() {
+                theirs.write_all(&bytes).await.unwrap();
+            }
+            match received {
+                Ok(outcome) => assert_eq!(outcome, None),
+                Err(error) => break Some(error),
+            }
+            if theirs.read_buf(&mut input).await.unwrap() == 0 {
+                break None;
+            }
+        };
+        drop(theirs);
+        telling.await.unwrap();
+        error
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_hears_why_it_is_refused() {
+        let export = Goal::Export { name: "disk".to_owned(), contexts: Vec::new() };
+        for goal in [export, Goal::List] {
+            let error = heard(goal).await.expect("it is told");
+            assert!(error.to_string().contains("--max-clients"), "{error}");
+        }
+    }
+
+    /// NBD_OPT_EXPORT_NAME knows no refusal.
+    #[tokio::test(start_paused = true)]
+    async fn an_old_client_and_one_that_says_nothing_are_hung_up_on() {
+        for words in [&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..], b""] {
+            let (mine, mut theirs) = tokio::io::duplex(1 << 16);
+            let begun = Instant::now();
+            let telling = tokio::spawn(tell(mine));
+            theirs.write_all(words).await.unwrap();
+            let mut answer = Vec::new();
+            theirs.read_to_end(&mut answer).await.unwrap();
+            telling.await.unwrap();
+            assert_eq!(answer.len(), 18, "the greeting and nothing else");
+            assert!(begun.elapsed() <= TELLING);
+        }
+    }
+}
