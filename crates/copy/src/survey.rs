@@ -317,3 +317,130 @@ impl Survey {
         self.questions.note(now, pace);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iscsi_initiator::device::ExtentState;
+
+    use super::*;
+
+    const GRID: Grid = Grid { block: 1, short: 8 };
+
+    fn zero(at: u64, len: u64) -> Extent {
+        Extent::new(at, len, ExtentState::Deallocated)
+    }
+
+    fn data(at: u64, len: u64) -> Extent {
+        Extent::new(at, len, ExtentState::Data)
+    }
+
+    /// A survey, and what nothing is known of.
+    fn survey(unknown: &[Range<u64>]) -> (Survey, RangeSet, Instant) {
+        (Survey::new(false), unknown.iter().cloned().collect(), Instant::now())
+    }
+
+    /// All that comes next, in order, as long as something is known of it.
+    fn fronts(survey: &mut Survey, unknown: &mut RangeSet) -> Vec<(Range<u64>, bool)> {
+        let mut fronts = Vec::new();
+        while let Some(front) = survey.front(unknown) {
+            let (range, is_zero) = match front {
+                Front::Data(range) => (range, false),
+                Front::Zeros(range) => (range, true),
+                Front::Unknown(_) => break,
+            };
+            survey.begin(&range, unknown);
+            fronts.push((range, is_zero));
+        }
+        fronts
+    }
+
+    #[test]
+    fn reads_end_on_the_grid_of_the_requests() {
+        let (mut survey, mut unknown, now) = survey(&[5..100]);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.take(&question, Ok(vec![data(5, 95)]), &mut unknown, now);
+        let cut = std::iter::from_fn(|| {
+            let (data, is_blind) = survey.data(&unknown, 32, 16)?;
+            assert!(!is_blind);
+            survey.begin_read(&data, is_blind, &mut unknown);
+            Some(data)
+        });
+        let cut: Vec<_> = cut.collect();
+        assert_eq!(cut, [5..32, 32..64, 64..96, 96..100]);
+        assert!(survey.is_over());
+    }
+
+    #[test]
+    fn one_question_is_about_many_ranges() {
+        let (mut survey, mut unknown, now) = survey(&[0..100, 200..210, 300..400]);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        assert_eq!((question.range.clone(), unknown.is_empty()), (0..400, true));
+        let told = vec![zero(0, 50), data(50, 155), zero(205, 120), data(325, 25)];
+        survey.take(&question, Ok(told), &mut unknown, now);
+        assert_eq!(unknown, (350..400).into(), "the answer has ended there");
+        let known = [
+            (0..50, true),
+            (50..100, false),
+            (200..205, false),
+            (205..210, true),
+            (300..325, true),
+            (325..350, false),
+        ];
+        assert_eq!(fronts(&mut survey, &mut unknown), known);
+    }
+
+    /// What is short and by itself is read; what a question has cut off is asked for.
+    #[test]
+    fn a_short_range_is_data_unless_it_is_the_rest_of_a_longer_one() {
+        let (mut survey, mut unknown, now) = survey(&[0..8, 20..28, 40..60]);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        assert_eq!(question.range, 40..60);
+        survey.take(&question, Ok(vec![zero(40, 15)]), &mut unknown, now);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        assert_eq!(question.range, 55..60);
+        let known = [(0..8, false), (20..28, false), (40..55, true)];
+        assert_eq!(fronts(&mut survey, &mut unknown), known);
+        assert_eq!(survey.front(&unknown), Some(Front::Unknown(55..60)));
+    }
+
+    #[test]
+    fn what_was_begun_meanwhile_is_not_begun_again() {
+        let (mut survey, mut unknown, now) = survey(&[0..1 << 40]);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.begin_read(&(0..30), true, &mut unknown);
+        assert!(!survey.is_over());
+        survey.take(
+            &question,
+            Ok(vec![zero(0, 20), data(20, 40), zero(60, 10)]),
+            &mut unknown,
+            now,
+        );
+        assert_eq!(unknown, (70..1 << 40).into());
+        let known = [(30..60, false), (60..70, true)];
+        let mut nothing = RangeSet::new();
+        assert_eq!(fronts(&mut survey, &mut nothing), known);
+    }
+
+    /// Where the device fails, it holds data.
+    #[test]
+    fn no_answer_is_no_hole() {
+        let (mut survey, mut unknown, now) = survey(&[0..100]);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.take(&question, Err(io::Error::other("gone")), &mut unknown, now);
+        assert_eq!(fronts(&mut survey, &mut unknown), [(0..100, false)]);
+        assert!(survey.is_over());
+    }
+
+    #[test]
+    fn zeros_that_come_back_are_in_their_place() {
+        let (mut survey, mut unknown, now) = survey(&[0..100]);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.take(&question, Ok(vec![zero(0, 50), data(50, 50)]), &mut unknown, now);
+        assert_eq!(survey.cut_zeros(&mut unknown, 20), Some(0..20));
+        assert_eq!(survey.cut_zeros(&mut unknown, 100), Some(20..50));
+        assert_eq!(survey.cut_zeros(&mut unknown, 100), None);
+        survey.put_back(&RangeSet::from(0..50));
+        assert_eq!(survey.take_zeros(), [0..50]);
+        assert_eq!(fronts(&mut survey, &mut unknown), [(50..100, false)]);
+    }
+}
