@@ -23,8 +23,8 @@ const MANY: usize = 1024;
 const AT_ONCE: usize = 4;
 /// So much may be owed.
 const GRACE: Duration = Duration::from_millis(250);
-/// What reading brings until it is known, bytes a second: 1 Gbit/s.
-const DEFAULT_RATE: f64 = 125e6;
+/// What reading brings until it is known, bytes in a second: 1 Gbit/s.
+const DEFAULT_RATE: (u64, Duration) = (125_000_000, Duration::from_secs(1));
 /// The rate is that of about so much time of reading, and of no less than the other.
 const RATE_SPAN: Duration = Duration::from_secs(2);
 const MIN_RATE_SPAN: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ pub(crate) struct Questions {
     /// How long an answer takes.
     took: Duration,
     /// What reading brought of late, in which time.
-    bytes: f64,
+    bytes: u64,
     time: Duration,
     /// What reading has done since then.
     since: Option<(Instant, Pace)>,
@@ -93,7 +93,7 @@ impl Questions {
             is_ahead: false,
             owed: Duration::ZERO,
             took: Duration::ZERO,
-            bytes: 0.0,
+            bytes: 0,
             time: Duration::ZERO,
             since: None,
             blind: 1,
@@ -121,8 +121,9 @@ impl Questions {
             return 0;
         }
         // As far as reading comes until the answer is there, and as far again.
-        let meanwhile = 2.0 * self.rate() * self.took.as_secs_f64();
-        self.ahead.max(meanwhile as u64).min(MAX_AHEAD)
+        let (bytes, time) = self.rate();
+        let meanwhile = u128::from(bytes) * 2 * self.took.as_nanos() / time.as_nanos().max(1);
+        self.ahead.max(u64::try_from(meanwhile).unwrap_or(MAX_AHEAD)).min(MAX_AHEAD)
     }
 
     /// Whether one more read may begin where nothing is known, beside those that are there already.
@@ -134,9 +135,16 @@ impl Questions {
         self.owed.as_nanos() <= GRACE.as_nanos()
     }
 
-    /// Bytes a second.
-    fn rate(&self) -> f64 {
-        if self.time < MIN_RATE_SPAN { DEFAULT_RATE } else { self.bytes / self.time.as_secs_f64() }
+    /// What reading brings, and in which time.
+    fn rate(&self) -> (u64, Duration) {
+        if self.time < MIN_RATE_SPAN { DEFAULT_RATE } else { (self.bytes, self.time) }
+    }
+
+    /// How long so many bytes would be read.
+    fn time_of(&self, bytes: u64) -> Duration {
+        let (read, time) = self.rate();
+        let nanos = u128::from(bytes) * time.as_nanos() / u128::from(read.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// From now on reading does this.
@@ -150,14 +158,14 @@ impl Questions {
             }
         }
         if self.time > RATE_SPAN {
-            (self.bytes, self.time) = (self.bytes / 2.0, self.time / 2);
+            (self.bytes, self.time) = (self.bytes / 2, self.time / 2);
         }
     }
 
     /// A read has brought so many bytes; whether it began where nothing was known.
     pub(crate) fn read(&mut self, bytes: u64, is_blind: bool) {
         if !matches!(self.since, Some((_, Pace::Starved))) {
-            self.bytes += bytes as f64;
+            self.bytes += bytes;
         }
         if is_blind && !self.pays() {
             self.blind = self.blind.saturating_add(1);
@@ -184,8 +192,7 @@ impl Questions {
             _ => self.window.min(answer.covered.saturating_mul(2)),
         };
         self.window = self.window.max(MIN_WINDOW);
-        let saved = Duration::try_from_secs_f64(answer.spared as f64 / self.rate());
-        let saved = saved.unwrap_or(Duration::MAX);
+        let saved = self.time_of(answer.spared);
         self.owed = self.owed.saturating_sub(saved);
         if self.pays() {
             (self.ahead, self.blind) = (MIN_AHEAD, 1);

@@ -115,11 +115,10 @@ impl Requests {
 
     async fn block_status(&self, request: &Request) -> io::Result<Answer> {
         let (offset, len) = (request.offset, u64::from(request.length));
-        let extents = match request.command {
-            Command::BlockStatus { one: true } => {
-                self.device.first_extent(offset, len).await?.into_iter().collect()
-            }
-            _ => self.device.extents(offset, len).await?,
+        let extents = if matches!(request.command, Command::BlockStatus { one: true }) {
+            self.device.first_extent(offset, len).await?.into_iter().collect()
+        } else {
+            self.device.extents(offset, len).await?
         };
         let mut answer = Vec::new();
         for (at, context) in (1..).zip(&self.contexts) {
