@@ -11,6 +11,8 @@ use crate::range_set::RangeSet;
 
 /// How long the destination may take to tell. Zeros wait for it, data do not.
 const ASKING: Duration = Duration::from_secs(5);
+/// So many ranges are kept of what it tells.
+const MAX_RANGES: usize = 1 << 16;
 
 /// Bytes of the destination that read as zeros, and were not written by this copy.
 #[derive(Debug, Default)]
@@ -76,7 +78,7 @@ pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
     let mut blank = RangeSet::new();
     let asking = async {
         let mut at = 0;
-        while at < len {
+        while at < len && blank.count() < MAX_RANGES {
             let Ok(extents) = device.extents(at, len - at).await else { return };
             let Some(last) = extents.last() else { return };
             at = last.end();

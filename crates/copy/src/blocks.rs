@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::digests::Digest;
-use crate::survey::Segment;
+use crate::segment::Segment;
 
 /// A block that was read, or a part of one, and its digest if it was read as a whole.
 pub(crate) type Block = (Range<u64>, Option<Digest>);

@@ -22,6 +22,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
+use iscsi_initiator::device::Extent;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
@@ -41,9 +42,10 @@ use crate::options::Options;
 use crate::part::{Cut, Part};
 use crate::pool::Pool;
 use crate::progress::Teller;
+use crate::questions::Pace;
 use crate::range_set::RangeSet;
 use crate::source::Source;
-use crate::survey::{Segment, Survey};
+use crate::survey::{Question, Survey};
 use depths::{Depth, Load};
 
 /// How often the devices are asked how deep the queues shall be, and progress is told.
@@ -105,7 +107,7 @@ enum Ended {
     /// The destination has told which bytes read as zeros.
     Asked(RangeSet),
     /// The source has told which parts of a range hold data.
-    Surveyed(Vec<Segment>),
+    Surveyed(Question, io::Result<Vec<Extent>>),
     /// What was asked for has brought these parts.
     Read {
         asked: Load,
@@ -115,6 +117,8 @@ enum Ended {
         blocks: Vec<Block>,
         unreadable: RangeSet,
         is_last: bool,
+        /// Nothing was known of it.
+        is_blind: bool,
     },
     Written(Task, Part, io::Result<()>),
     /// A flush, which may say that writes are lost.
@@ -336,7 +340,7 @@ impl Engine {
                     }
                     self.start_writes();
                 }
-                Order::Pause => {}
+                Order::Pause => self.survey.note(Instant::now(), Pace::Paused),
                 Order::Cancel | Order::Abandon => return Err(Error::Cancelled),
             }
             self.start_keep();
@@ -369,8 +373,9 @@ impl Engine {
                 let zeros = self.blank.answer(found);
                 self.put_zeros_back(&zeros);
             }
-            Ended::Surveyed(segments) => self.take_survey(segments),
-            Ended::Read { asked, bytes, parts, blocks, unreadable, is_last } => {
+            Ended::Surveyed(question, told) => self.take_survey(&question, told),
+            Ended::Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind } => {
+                self.survey.end_read(bytes, is_blind);
                 self.reading -= asked.count;
                 self.reading_bytes -= asked.bytes;
                 self.teller.progress.read += bytes;
@@ -429,7 +434,7 @@ impl Engine {
                     Ok(Ended::Saved(result)) => self.take_saved(result),
                     Ok(Ended::Kept(lines, result)) => _ = self.take_kept(lines, result),
                     // What was read is not needed any more, and one error is enough.
-                    Ok(Ended::Read { .. } | Ended::Surveyed(_) | Ended::Asked(_)) | Err(_) => {}
+                    Ok(Ended::Read { .. } | Ended::Surveyed(..) | Ended::Asked(_)) | Err(_) => {}
                 }
             }
             let is_last = self.is_copied();

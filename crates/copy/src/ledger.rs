@@ -56,6 +56,11 @@ impl Ledger {
         self.to_do.first()
     }
 
+    /// What is to be done: to take a part of it is to begin it.
+    pub(crate) const fn rest(&mut self) -> &mut RangeSet {
+        &mut self.to_do
+    }
+
     /// Takes bytes that are to be done.
     pub(crate) fn take(&mut self, range: &Range<u64>) {
         self.to_do.remove(range);

@@ -36,6 +36,18 @@ impl RangeSet {
         self.iter().next()
     }
 
+    /// The ranges from a byte on, in order.
+    pub(crate) fn ranges_from(&self, at: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        let around = self.ranges.range(..at).next_back().filter(|(_, end)| **end > at);
+        let rest = self.ranges.range(at..).map(|(start, end)| *start..*end);
+        around.map(|(_, end)| at..*end).into_iter().chain(rest)
+    }
+
+    /// How many ranges there are.
+    pub(crate) fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Whether all bytes of a range are there.
     pub fn contains(&self, range: &Range<u64>) -> bool {
         let before = self.ranges.range(..=range.start).next_back();
@@ -183,6 +195,8 @@ mod tests {
             prop_assert_eq!(set.contains(&probe), probe.clone().all(|byte| model.contains(&byte)));
             let overlap: BTreeSet<_> = probe.clone().filter(|byte| model.contains(byte)).collect();
             prop_assert_eq!(bytes(&set.overlap(&probe)), overlap);
+            let behind: BTreeSet<_> = model.range(probe.start..).copied().collect();
+            prop_assert_eq!(set.ranges_from(probe.start).flatten().collect::<BTreeSet<_>>(), behind);
         }
     }
 }

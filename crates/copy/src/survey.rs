@@ -1,35 +1,82 @@
-//! Which parts of a source hold data.
+//! Which bytes hold data: what is known of them, and what is asked.
+//!
+//! ```text
+//!  unknown ──► asked ──► data, zeros
+//!     │          │         │
+//!     └──────────┴─────────┴──► begun, in order: read, made zero, or left alone
+//! ```
+//! What is unknown is the caller's set. All that is asked, or known and not begun, is taken out of it.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 
 use iscsi_initiator::device::Extent;
+use tokio::time::Instant;
 
+use crate::blocks::whole_blocks;
+use crate::questions::{Answer, Pace, Questions};
 use crate::range_set::RangeSet;
+use crate::segment::{Segment, segments};
 
-/// The first question is for so many bytes.
-const FIRST_WINDOW: u64 = 1 << 30;
-/// A longer question than this tells nothing more.
-const MAX_WINDOW: u64 = 1 << 44;
-/// The next question is longer if the answer had so few extents, and shorter if it had so many.
-const FEW: usize = 16;
-const MANY: usize = 1024;
+/// Nothing is asked while so many ranges are known or asked, unless what comes next is not; and one question is
+/// about so many at most.
+const ENOUGH: usize = 1024;
 
-/// Bytes of the source in a row that are data, or read as zeros.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Segment {
-    pub(crate) range: Range<u64>,
-    pub(crate) is_zero: bool,
+/// What is to be asked, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    /// Where blocks end that are read as a whole; 1 where there are none.
+    pub(crate) block: u64,
+    /// A range by itself that is no longer than this is not asked about: to read it takes no longer.
+    pub(crate) short: u64,
 }
 
-/// What is known of the source.
+/// A question to the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    number: u64,
+    block: u64,
+    begun: Instant,
+    /// From the first byte that is wanted to the last; others may lie between them.
+    pub(crate) range: Range<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// In the question with this number.
+    Asked(u64),
+    Data,
+    Zeros,
+}
+
+/// What comes next.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Front {
+    Data(Range<u64>),
+    Zeros(Range<u64>),
+    /// Asked, or still to be asked.
+    Unknown(Range<u64>),
+}
+
+impl Front {
+    /// Its first byte.
+    pub(crate) const fn start(&self) -> u64 {
+        let (Self::Data(range) | Self::Zeros(range) | Self::Unknown(range)) = self;
+        range.start
+    }
+}
+
+/// What is known of a device, and what it was asked.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// What is known and not begun, in order.
-    segments: VecDeque<Segment>,
-    /// A question is under way.
-    is_asking: bool,
-    window: u64,
+    /// By the first byte, the byte behind the last.
+    pieces: BTreeMap<u64, (u64, State)>,
+    questions: Questions,
+    /// The number of the next question.
+    next: u64,
+    /// Reads under way that began where nothing was known.
+    blind: usize,
     /// Where a stream has come to; `None` at its end, and for a device.
     stream: Option<u64>,
 }
@@ -37,12 +84,13 @@ pub(crate) struct Survey {
 impl Survey {
     pub(crate) const fn new(is_stream: bool) -> Self {
         let stream = if is_stream { Some(0) } else { None };
-        Self { segments: VecDeque::new(), is_asking: false, window: FIRST_WINDOW, stream }
+        let questions = Questions::new();
+        Self { pieces: BTreeMap::new(), questions, next: 0, blind: 0, stream }
     }
 
-    /// Whether nothing more comes of it.
+    /// Whether nothing more comes of it. An answer that nobody needs any more is not waited for.
     pub(crate) fn is_over(&self) -> bool {
-        self.segments.is_empty() && !self.is_asking && self.stream.is_none()
+        self.pieces.is_empty() && self.stream.is_none()
     }
 
     /// Where a stream is read next.
@@ -62,91 +110,213 @@ impl Survey {
         self.stream = None;
     }
 
-    /// What is too short to be asked about counts as data, unless enough is known for now.
-    pub(crate) fn put_short(&mut self, range: &Range<u64>) -> bool {
-        let is_wanted = !self.is_asking && self.segments.len() < MANY;
-        if is_wanted {
-            self.segments.push_back(Segment { range: range.clone(), is_zero: false });
-        }
-        is_wanted
-    }
-
-    /// A question, if almost all that is known is begun: for the beginning of what is still to be done.
-    pub(crate) fn ask(&mut self, to_do: &Range<u64>) -> Option<Range<u64>> {
-        if self.is_asking || self.segments.len() >= FEW {
+    /// The next question, if one is to be asked now.
+    pub(crate) fn ask(
+        &mut self,
+        unknown: &mut RangeSet,
+        grid: Grid,
+        now: Instant,
+    ) -> Option<Question> {
+        self.put_short(unknown, grid);
+        let first = unknown.first()?;
+        let is_next = self.pieces.first_key_value().is_none_or(|(at, _)| first.start < *at);
+        let skip = self.questions.skip();
+        let is_urgent = is_next && skip == 0;
+        if !self.questions.has_room() || !is_urgent && self.pieces.len() >= ENOUGH {
             return None;
         }
-        self.is_asking = true;
-        Some(to_do.start..to_do.end.min(to_do.start.saturating_add(self.window)))
+        let from = first.start.saturating_add(skip);
+        let from = from - from % grid.block;
+        let start = unknown.ranges_from(from.max(first.start)).next()?.start;
+        let end = start.saturating_add(self.questions.window().max(grid.block));
+        let end = end - end % grid.block;
+        let wanted = unknown.ranges_from(start).take_while(|range| range.start < end).take(ENOUGH);
+        let wanted: Vec<_> = wanted.map(|range| range.start..range.end.min(end)).collect();
+        let range = start..wanted.last()?.end;
+        for wanted in wanted {
+            unknown.remove(&wanted);
+            self.pieces.insert(wanted.start, (wanted.end, State::Asked(self.next)));
+        }
+        self.questions.begin();
+        self.next += 1;
+        Some(Question { number: self.next - 1, block: grid.block, begun: now, range })
     }
 
-    /// Takes the answer.
-    pub(crate) fn take(&mut self, segments: Vec<Segment>) {
-        self.is_asking = false;
-        match segments.len() {
-            0..=FEW => self.window = (self.window * 4).min(MAX_WINDOW),
-            MANY.. => self.window = (self.window / 4).max(FIRST_WINDOW),
-            _ => {}
+    /// What is too short to be asked about is data. What a question has cut off is not short.
+    fn put_short(&mut self, unknown: &mut RangeSet, grid: Grid) {
+        while let Some(range) = unknown.first()
+            && range.end - range.start <= grid.short
+            && self.pieces.len() < ENOUGH
+            && !self.pieces.contains_key(&range.end)
+            && !self.is_known_before(range.start)
+        {
+            unknown.remove(&range);
+            self.pieces.insert(range.start, (range.end, State::Data));
         }
-        self.segments.extend(segments);
+    }
+
+    /// Whether the byte before this one is asked or known.
+    fn is_known_before(&self, at: u64) -> bool {
+        self.pieces.range(..at).next_back().is_some_and(|(_, (end, _))| *end == at)
+    }
+
+    /// Takes the answer to a question. What it does not cover is unknown again; what was begun meanwhile stays so.
+    pub(crate) fn take(
+        &mut self,
+        question: &Question,
+        told: io::Result<Vec<Extent>>,
+        unknown: &mut RangeSet,
+        now: Instant,
+    ) {
+        let Question { block, ref range, .. } = *question;
+        let (extents, error) = match told {
+            Ok(extents) => (extents, None),
+            // Whatever is the matter shows when it is read.
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let mut found = segments(&extents, range.clone());
+        if block > 1 {
+            found = whole_blocks(found, range, block);
+        }
+        let covered = found.last().map_or(range.start, |last| last.range.end);
+        let spared = self.put(question, &found, covered, unknown);
+        let took = now.saturating_duration_since(question.begun);
+        let asked = range.end - range.start;
+        match error {
+            Some(error) => self.questions.fail(&error, took, asked),
+            None => {
+                let (covered, extents) = (covered - range.start, found.len());
+                self.questions.end(Answer { took, asked, covered, extents, spared });
+            }
+        }
+    }
+
+    /// Puts what was found in the place of what was asked; how many bytes of that are zeros.
+    fn put(
+        &mut self,
+        question: &Question,
+        found: &[Segment],
+        covered: u64,
+        unknown: &mut RangeSet,
+    ) -> u64 {
+        let asked: Vec<_> = self
+            .pieces
+            .range(question.range.clone())
+            .filter(|(_, (_, state))| *state == State::Asked(question.number))
+            .map(|(start, (end, _))| *start..*end)
+            .collect();
+        let (mut found, mut spared) = (found.iter().peekable(), 0);
+        for piece in asked {
+            self.pieces.remove(&piece.start);
+            unknown.insert(piece.start.max(covered).min(piece.end)..piece.end);
+            while let Some(Segment { range, is_zero }) = found.peek() {
+                let part = range.start.max(piece.start)..range.end.min(piece.end);
+                if !part.is_empty() {
+                    let state = if *is_zero { State::Zeros } else { State::Data };
+                    spared += if *is_zero { part.end - part.start } else { 0 };
+                    self.pieces.insert(part.start, (part.end, state));
+                }
+                if range.end > piece.end {
+                    break;
+                }
+                found.next();
+            }
+        }
+        spared
     }
 
     /// Zeros that were cut off, and could not be put anywhere.
     pub(crate) fn put_back(&mut self, zeros: &RangeSet) {
-        let segments = zeros.iter().rev().map(|range| Segment { range, is_zero: true });
-        segments.for_each(|segment| self.segments.push_front(segment));
+        self.pieces.extend(zeros.iter().map(|range| (range.start, (range.end, State::Zeros))));
     }
 
-    /// Data of the first segment: no more than `len` bytes, to a multiple of `grid`.
-    pub(crate) fn data(&self, len: usize, grid: usize) -> Option<Range<u64>> {
-        let first = self.segments.front().filter(|segment| !segment.is_zero)?;
-        let start = first.range.start;
-        let aligned = start - start % grid as u64 + len as u64;
-        Some(start..first.range.end.min(aligned))
+    /// What comes next, in the order of the device.
+    pub(crate) fn front(&self, unknown: &RangeSet) -> Option<Front> {
+        let piece = self.pieces.first_key_value();
+        let asked_next =
+            unknown.first().filter(|next| piece.is_none_or(|(at, _)| next.start < *at));
+        if let Some(next) = asked_next {
+            return Some(Front::Unknown(next));
+        }
+        let (start, (end, state)) = piece?;
+        let range = *start..*end;
+        Some(match state {
+            State::Asked(_) => Front::Unknown(range),
+            State::Data => Front::Data(range),
+            State::Zeros => Front::Zeros(range),
+        })
     }
 
-    /// Cuts these data off the first segment.
-    pub(crate) fn begin(&mut self, data: &Range<u64>) {
-        let Some(first) = self.segments.front_mut() else { return };
-        first.range.start = data.end;
-        if first.range.is_empty() {
-            self.segments.pop_front();
+    /// What is read next, no more than `len` bytes, to a multiple of `grid`; and whether nothing is known of it.
+    pub(crate) fn data(
+        &self,
+        unknown: &RangeSet,
+        len: usize,
+        grid: usize,
+    ) -> Option<(Range<u64>, bool)> {
+        let (range, is_blind) = match self.front(unknown)? {
+            Front::Data(range) => (range, false),
+            Front::Unknown(range) if self.questions.allow_blind(self.blind) => (range, true),
+            Front::Unknown(_) | Front::Zeros(_) => return None,
+        };
+        let aligned = range.start - range.start % grid as u64 + len as u64;
+        Some((range.start..range.end.min(aligned), is_blind))
+    }
+
+    /// These bytes, which come next, are begun.
+    pub(crate) fn begin(&mut self, range: &Range<u64>, unknown: &mut RangeSet) {
+        match self.pieces.remove(&range.start) {
+            Some((end, state)) if end > range.end => {
+                self.pieces.insert(range.end, (end, state));
+            }
+            Some(_) => {}
+            None => unknown.remove(range),
         }
     }
 
-    /// Zeros of the first segment, cut off it: no more than `len` bytes.
-    pub(crate) fn cut_zeros(&mut self, len: u64) -> Option<Range<u64>> {
-        let first = self.segments.front_mut().filter(|segment| segment.is_zero)?;
-        let range = first.range.start..first.range.end.min(first.range.start.saturating_add(len));
-        first.range.start = range.end;
-        if first.range.is_empty() {
-            self.segments.pop_front();
-        }
+    /// A read of them begins where nothing is known, or not.
+    pub(crate) fn begin_read(
+        &mut self,
+        range: &Range<u64>,
+        is_blind: bool,
+        unknown: &mut RangeSet,
+    ) {
+        self.blind += usize::from(is_blind);
+        self.begin(range, unknown);
+    }
+
+    /// It has brought so many bytes.
+    pub(crate) fn end_read(&mut self, bytes: u64, is_blind: bool) {
+        self.blind -= usize::from(is_blind);
+        self.questions.read(bytes, is_blind);
+    }
+
+    /// Zeros that come next, cut off: no more than `len` bytes.
+    pub(crate) fn cut_zeros(&mut self, unknown: &mut RangeSet, len: u64) -> Option<Range<u64>> {
+        let Some(Front::Zeros(range)) = self.front(unknown) else { return None };
+        let range = range.start..range.end.min(range.start.saturating_add(len));
+        self.begin(&range, unknown);
         Some(range)
     }
-}
 
-/// What the extents of a range say, without a gap and no further than the range; what they do not
-/// say is data, for one request at least.
-pub(crate) fn segments(extents: &[Extent], range: Range<u64>) -> Vec<Segment> {
-    let mut segments: Vec<Segment> = Vec::new();
-    let mut at = range.start;
-    for extent in extents {
-        let end = extent.end().min(range.end);
-        if extent.offset != at || end <= at {
-            break;
-        }
-        let is_zero = extent.state.reads_zeros();
-        match segments.last_mut() {
-            Some(last) if last.is_zero == is_zero => last.range.end = end,
-            Some(_) | None => segments.push(Segment { range: at..end, is_zero }),
-        }
-        at = end;
+    /// All zeros that are known and not begun, which are begun by that.
+    pub(crate) fn take_zeros(&mut self) -> Vec<Range<u64>> {
+        let zeros = self.pieces.iter().filter(|(_, (_, state))| *state == State::Zeros);
+        let zeros: Vec<_> = zeros.map(|(start, (end, _))| *start..*end).collect();
+        zeros.iter().for_each(|range| _ = self.pieces.remove(&range.start));
+        zeros
     }
-    if segments.is_empty() {
-        segments.push(Segment { range, is_zero: false });
+
+    /// Whether nothing can be read before an answer comes.
+    pub(crate) fn is_awaited(&self, unknown: &RangeSet) -> bool {
+        let is_unknown = matches!(self.front(unknown), Some(Front::Unknown(_)));
+        is_unknown && self.questions.are_under_way() && !self.questions.allow_blind(0)
     }
-    segments
+
+    /// From now on reading does this.
+    pub(crate) fn note(&mut self, now: Instant, pace: Pace) {
+        self.questions.note(now, pace);
+    }
 }
 
 #[cfg(test)]
@@ -155,34 +325,124 @@ mod tests {
 
     use super::*;
 
-    fn segment(range: Range<u64>, is_zero: bool) -> Segment {
-        Segment { range, is_zero }
+    const GRID: Grid = Grid { block: 1, short: 8 };
+
+    fn zero(at: u64, len: u64) -> Extent {
+        Extent::new(at, len, ExtentState::Deallocated)
     }
 
-    #[test]
-    fn extents_that_cannot_be_are_not_believed() {
-        let zero = |at, len| Extent::new(at, len, ExtentState::Deallocated);
-        let data = |at, len| Extent::new(at, len, ExtentState::Data);
-        let told = [data(10, 5), zero(15, 5), zero(20, 100)];
-        let expected = [segment(10..15, false), segment(15..50, true)];
-        assert_eq!(segments(&told, 10..50), expected);
-        assert_eq!(segments(&[zero(11, 5)], 10..50), [segment(10..50, false)]);
-        assert_eq!(segments(&[], 10..50), [segment(10..50, false)]);
-        let gap = [zero(10, 5), zero(16, 5)];
-        assert_eq!(segments(&gap, 10..50), [segment(10..15, true)], "the rest is asked again");
+    fn data(at: u64, len: u64) -> Extent {
+        Extent::new(at, len, ExtentState::Data)
+    }
+
+    /// A survey, and what nothing is known of.
+    fn survey(unknown: impl Into<RangeSet>) -> (Survey, RangeSet, Instant) {
+        (Survey::new(false), unknown.into(), Instant::now())
+    }
+
+    /// All that comes next, in order, as long as something is known of it.
+    fn fronts(survey: &mut Survey, unknown: &mut RangeSet) -> Vec<(Range<u64>, bool)> {
+        let mut fronts = Vec::new();
+        while let Some(front) = survey.front(unknown) {
+            let (range, is_zero) = match front {
+                Front::Data(range) => (range, false),
+                Front::Zeros(range) => (range, true),
+                Front::Unknown(_) => break,
+            };
+            survey.begin(&range, unknown);
+            fronts.push((range, is_zero));
+        }
+        fronts
     }
 
     #[test]
     fn reads_end_on_the_grid_of_the_requests() {
-        let mut survey = Survey::new(false);
-        survey.segments.push_back(segment(5..100, false));
+        let (mut survey, mut unknown, now) = survey(5..100);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.take(&question, Ok(vec![data(5, 95)]), &mut unknown, now);
         let cut = std::iter::from_fn(|| {
-            let data = survey.data(32, 16)?;
-            survey.begin(&data);
+            let (data, is_blind) = survey.data(&unknown, 32, 16)?;
+            assert!(!is_blind);
+            survey.begin_read(&data, is_blind, &mut unknown);
             Some(data)
         });
         let cut: Vec<_> = cut.collect();
         assert_eq!(cut, [5..32, 32..64, 64..96, 96..100]);
         assert!(survey.is_over());
+    }
+
+    #[test]
+    fn one_question_is_about_many_ranges() {
+        let (mut survey, mut unknown, now) =
+            survey(RangeSet::from_iter([0..100, 200..210, 300..400]));
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        assert_eq!((question.range.clone(), unknown.is_empty()), (0..400, true));
+        let told = vec![zero(0, 50), data(50, 155), zero(205, 120), data(325, 25)];
+        survey.take(&question, Ok(told), &mut unknown, now);
+        assert_eq!(unknown, (350..400).into(), "the answer has ended there");
+        let known = [
+            (0..50, true),
+            (50..100, false),
+            (200..205, false),
+            (205..210, true),
+            (300..325, true),
+            (325..350, false),
+        ];
+        assert_eq!(fronts(&mut survey, &mut unknown), known);
+    }
+
+    /// What is short and by itself is read; what a question has cut off is asked for.
+    #[test]
+    fn a_short_range_is_data_unless_it_is_the_rest_of_a_longer_one() {
+        let (mut survey, mut unknown, now) = survey(RangeSet::from_iter([0..8, 20..28, 40..60]));
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        assert_eq!(question.range, 40..60);
+        survey.take(&question, Ok(vec![zero(40, 15)]), &mut unknown, now);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        assert_eq!(question.range, 55..60);
+        let known = [(0..8, false), (20..28, false), (40..55, true)];
+        assert_eq!(fronts(&mut survey, &mut unknown), known);
+        assert_eq!(survey.front(&unknown), Some(Front::Unknown(55..60)));
+    }
+
+    #[test]
+    fn what_was_begun_meanwhile_is_not_begun_again() {
+        let (mut survey, mut unknown, now) = survey(0..1 << 40);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.begin_read(&(0..30), true, &mut unknown);
+        assert!(!survey.is_over());
+        survey.take(
+            &question,
+            Ok(vec![zero(0, 20), data(20, 40), zero(60, 10)]),
+            &mut unknown,
+            now,
+        );
+        assert_eq!(unknown, (70..1 << 40).into());
+        let known = [(30..60, false), (60..70, true)];
+        let mut nothing = RangeSet::new();
+        assert_eq!(fronts(&mut survey, &mut nothing), known);
+    }
+
+    /// Where the device fails, it holds data.
+    #[test]
+    fn no_answer_is_no_hole() {
+        let (mut survey, mut unknown, now) = survey(0..100);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.take(&question, Err(io::Error::other("gone")), &mut unknown, now);
+        assert_eq!(fronts(&mut survey, &mut unknown), [(0..100, false)]);
+        assert!(survey.is_over());
+    }
+
+    #[test]
+    fn zeros_that_come_back_are_in_their_place() {
+        let (mut survey, mut unknown, now) = survey(0..100);
+        let question = survey.ask(&mut unknown, GRID, now).unwrap();
+        survey.take(&question, Ok(vec![zero(0, 50), data(50, 50)]), &mut unknown, now);
+        assert_eq!(survey.cut_zeros(&mut unknown, 20), Some(0..20));
+        assert_eq!(survey.cut_zeros(&mut unknown, 100), Some(20..50));
+        assert_eq!(survey.cut_zeros(&mut unknown, 100), None);
+        survey.put_back(&RangeSet::from(0..50));
+        assert_eq!(survey.take_zeros().first(), Some(&(0..50)));
+        assert_eq!(fronts(&mut survey, &mut unknown), [(50..100, false)]);
     }
 }

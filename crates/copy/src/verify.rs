@@ -5,11 +5,13 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::Device;
 use thiserror::Error as ThisError;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::checksums::{Checksums, sum};
@@ -18,13 +20,14 @@ use crate::destination::Destination;
 use crate::digests::Digests;
 use crate::pool::Pool;
 use crate::progress::{Events, Progress, Teller};
+use crate::questions::Pace;
 use crate::range_set::RangeSet;
+use crate::read_back::{Expected, Piece, ReadBack, Step};
 use crate::source::Source;
-use crate::survey::{Segment, segments};
 use crate::zeros::is_zero;
 
-/// What has no checksum is read back in pieces of so many bytes.
-const PIECE: u64 = 1 << 20;
+/// An answer that is waited for is no longer waited for after some time.
+const REFRESH: Duration = Duration::from_millis(100);
 
 /// Reads a destination back, and compares it with what was read from the source in the copy.
 #[derive(Debug)]
@@ -78,27 +81,13 @@ pub enum Difference {
     },
 }
 
-/// What is to be read back.
-#[derive(Clone, Copy, Debug)]
-enum Expected {
-    Zeros,
-    /// Data with this checksum.
-    Sum(u64),
-    /// Data with this BLAKE3.
-    Blake3([u8; 32]),
-    /// What the source holds: there is no checksum of what another run has read.
-    Source,
-}
-
-type Piece = (Range<u64>, Expected);
-
 /// Reads a piece back; where it begins, and what it is if it is not what it should be.
 async fn look(
     device: Arc<dyn Device>,
     source: Source,
     pool: Pool,
     piece: Piece,
-) -> Result<(u64, Option<Bytes>), VerifyError> {
+) -> Result<(Range<u64>, Option<Bytes>), VerifyError> {
     let (range, expected) = piece;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let read = device.read_with(range.start, len, Arc::new(pool.clone())).await;
@@ -113,7 +102,7 @@ async fn look(
         }
         (Expected::Source, None) => return Err(VerifyError::Stream),
     };
-    Ok((range.start, (!is_equal).then_some(data)))
+    Ok((range, (!is_equal).then_some(data)))
 }
 
 impl Verify {
@@ -195,49 +184,71 @@ impl Verify {
     fn read_back(mut self) -> BoxFuture<'static, Result<Progress, VerifyError>> {
         boxed(async move {
             self.teller.progress.total = Some(self.bytes());
-            let pieces = self.pieces().await;
-            let longest = pieces.iter().map(|(range, _)| range.end - range.start).max();
-            let longest = longest.map_or(1, |len| usize::try_from(len).unwrap_or(usize::MAX));
-            let mut pieces = pieces.into_iter();
+            let mut pieces = self.pieces();
             let mut reads = JoinSet::new();
             // In the order of the device: what was begun, and of that what was read.
             let mut begun = VecDeque::new();
             let mut read = BTreeMap::new();
             loop {
                 let order = self.control.order();
-                while order == Order::Run && begun.len() < self.depth(longest) {
-                    let Some(piece) = pieces.next() else { break };
-                    let (destination, source) =
-                        (Arc::clone(&self.destination), self.source.clone());
-                    reads.spawn(look(destination, source, self.pool.clone(), piece.clone()));
-                    begun.push_back(piece);
+                let mut pace = if order == Order::Run { Pace::Going } else { Pace::Paused };
+                while order == Order::Run && begun.len() < self.depth(pieces.longest()) {
+                    match pieces.next() {
+                        Some(Step::Told(bytes)) => self.teller.progress.done += bytes,
+                        Some(Step::Read(piece, blind)) => {
+                            let (source, pool) = (self.source.clone(), self.pool.clone());
+                            let looking =
+                                look(Arc::clone(&self.destination), source, pool, piece.clone());
+                            reads.spawn(async move { (looking.await, blind) });
+                            begun.push_back(piece);
+                        }
+                        None => {
+                            pace = Pace::Starved;
+                            break;
+                        }
+                    }
                 }
-                if begun.is_empty() && order == Order::Run {
+                pieces.note(pace);
+                if begun.is_empty() && order == Order::Run && pieces.is_over() {
                     self.teller.show();
                     return Ok(self.teller.progress);
                 }
+                let broken = |error| VerifyError::Destination(io::Error::from(error));
                 tokio::select! {
                     biased;
                     () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),
                     Some(ended) = reads.join_next() => {
-                        let broken = |error| VerifyError::Destination(io::Error::from(error));
-                        let (at, found) = ended.map_err(broken).flatten()?;
-                        read.insert(at, found);
+                        let (looked, blind) = ended.map_err(broken)?;
+                        let (range, found) = looked?;
+                        pieces.end_read(range.end - range.start, blind);
+                        read.insert(range.start, found);
                     }
+                    Some(answered) = pieces.answered() => answered.map_err(broken)?,
                     () = self.control.other_than(order) => {}
+                    () = sleep(REFRESH), if pace == Pace::Starved => {}
                 }
-                while let Some((range, expected)) = begun.front() {
-                    let Some(found) = read.remove(&range.start) else { break };
-                    if let Some(found) = found {
-                        let difference = self.locate(range.clone(), *expected, &found).await;
-                        return Err(VerifyError::Mismatch(difference));
-                    }
-                    self.teller.progress.done += range.end - range.start;
-                    begun.pop_front();
-                }
+                self.take(&mut begun, &mut read).await?;
                 self.teller.show();
             }
         })
+    }
+
+    /// Takes what was read, in its order.
+    async fn take(
+        &mut self,
+        begun: &mut VecDeque<Piece>,
+        read: &mut BTreeMap<u64, Option<Bytes>>,
+    ) -> Result<(), VerifyError> {
+        while let Some((range, expected)) = begun.front() {
+            let Some(found) = read.remove(&range.start) else { break };
+            if let Some(found) = found {
+                let difference = self.locate(range.clone(), *expected, &found).await;
+                return Err(VerifyError::Mismatch(difference));
+            }
+            self.teller.progress.done += range.end - range.start;
+            begun.pop_front();
+        }
+        Ok(())
     }
 
     /// How many pieces are read at once, of which the longest has so many bytes.
@@ -245,57 +256,19 @@ impl Verify {
         self.queue_depth.unwrap_or_else(|| self.destination.queue_depth(longest).max(1))
     }
 
-    /// What has to be read back, in order.
-    async fn pieces(&mut self) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> =
+    /// What has to be read back.
+    fn pieces(&mut self) -> ReadBack {
+        let mut known: Vec<Piece> =
             self.checksums.parts().map(|(range, sum)| (range, Expected::Sum(sum))).collect();
-        let mut all_zeros = self.checksums.zeros().clone();
+        let mut zeros = self.checksums.zeros().clone();
         if let Some(digests) = self.digests.take() {
-            pieces.extend(digests.blocks().map(|(range, sum)| (range, Expected::Blake3(sum))));
-            all_zeros.extend(digests.zeros().iter());
+            known.extend(digests.blocks().map(|(range, sum)| (range, Expected::Blake3(sum))));
+            zeros.extend(digests.zeros().iter());
         }
-        for range in self.earlier.iter() {
-            for segment in self.survey(range).await {
-                if segment.is_zero {
-                    all_zeros.insert(segment.range);
-                } else {
-                    pieces.extend(cut(segment.range, Expected::Source));
-                }
-            }
-        }
-        for zeros in all_zeros.iter() {
-            let mut at = zeros.start;
-            while at < zeros.end {
-                let extents = self.destination.extents(at, zeros.end - at).await;
-                // Whatever is the matter shows when it is read.
-                let extents = extents.unwrap_or_default();
-                let known = extents.first().filter(|extent| extent.offset == at && extent.len > 0);
-                let end = known.map_or(zeros.end, |extent| extent.end().min(zeros.end));
-                if known.is_some_and(|extent| extent.state.reads_zeros()) {
-                    self.teller.progress.done += end - at;
-                } else {
-                    pieces.extend(cut(at..end, Expected::Zeros));
-                }
-                at = end;
-            }
-        }
-        pieces.sort_unstable_by_key(|(range, _)| range.start);
-        pieces
-    }
-
-    /// Which parts of a range hold data at the source, as far as it tells.
-    async fn survey(&self, range: Range<u64>) -> Vec<Segment> {
-        let mut found = Vec::new();
-        let mut at = range.start;
-        while at < range.end {
-            let extents = match self.source.device_ref() {
-                Some(device) => device.extents(at, range.end - at).await.unwrap_or_default(),
-                None => Vec::new(),
-            };
-            found.extend(segments(&extents, at..range.end));
-            at = found.last().map_or(range.end, |last: &Segment| last.range.end);
-        }
-        found
+        known.sort_unstable_by_key(|(range, _)| range.start);
+        let earlier = std::mem::take(&mut self.earlier);
+        let source = self.source.device_ref().cloned();
+        ReadBack::new(source, Arc::clone(&self.destination), known, zeros, earlier)
     }
 
     /// Finds the byte, if the source still says what it said.
@@ -319,12 +292,6 @@ impl Verify {
             Err(_) => somewhere,
         }
     }
-}
-
-/// A range in pieces that are read back at once.
-fn cut(range: Range<u64>, expected: Expected) -> impl Iterator<Item = Piece> {
-    let starts = range.clone().step_by(usize::try_from(PIECE).unwrap_or(1));
-    starts.map(move |at| (at..range.end.min(at + PIECE), expected))
 }
 
 impl Difference {

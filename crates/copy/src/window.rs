@@ -116,4 +116,11 @@ impl Device for Window {
             Ok(extents)
         })
     }
+
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        Box::pin(async move {
+            let first = self.device.first_extent(self.place(offset, len)?, len).await?;
+            Ok(first.map(|found| Extent::new(offset, found.len, found.state)))
+        })
+    }
 }

@@ -242,8 +242,9 @@ pub trait Device: fmt::Debug + Send + Sync {
 
     /// What is known of the bytes of a range without reading them: extents in order, without a gap,
     /// from `offset` on; none of them empty, and no two neighbours in the same state. There is at least
-    /// one unless the range is empty, but they may end before the range does: ask again from the
-    /// [end](Extent::end) of the last. A write that begins meanwhile may show or not.
+    /// one unless the range is empty, and there are [`Extent::MAX_TOLD`] at most. They may end before the
+    /// range does: ask again from the [end](Extent::end) of the last. A write that begins meanwhile may
+    /// show or not.
     ///
     /// # Errors
     /// When the range is not on the device, or the device fails. A device that does not know says
@@ -253,6 +254,15 @@ pub trait Device: fmt::Debug + Send + Sync {
             check_range(self.capacity(), offset, len)?;
             Ok(Extent::all_data(offset, len))
         })
+    }
+
+    /// The first of these extents, or its beginning, for a caller that wants no more: a device that can asks for
+    /// one only. `None` of an empty range.
+    ///
+    /// # Errors
+    /// As [`extents`](Self::extents).
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        Box::pin(async move { Ok(self.extents(offset, len).await?.first().copied()) })
     }
 }
 
@@ -325,6 +335,9 @@ pub enum ExtentState {
 }
 
 impl Extent {
+    /// The most extents of one answer: whatever a device holds, an answer takes little memory, and little time.
+    pub const MAX_TOLD: usize = 4096;
+
     /// An extent of so many bytes.
     pub const fn new(offset: u64, len: u64, state: ExtentState) -> Self {
         Self { offset, len, state }

@@ -6,8 +6,9 @@ use iscsi_initiator::device::{Extent, ExtentState};
 
 use crate::stripe::Stripe;
 
-/// So many extents are told at once.
+/// So many extents are told at once, of whatever the members tell.
 const MAX_EXTENTS: usize = 2048;
+const _: () = assert!(MAX_EXTENTS <= Extent::MAX_TOLD);
 
 /// The extents of a range of the volume, from those of each member's part of it. They end where a member has told no
 /// more.

@@ -202,6 +202,25 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
+    /// What the members tell of their parts of a range, each asked like this.
+    async fn told<'a>(
+        &'a self,
+        offset: u64,
+        len: u64,
+        ask: impl Fn(&'a D, u64, u64) -> IoFuture<'a, Vec<Extent>>,
+    ) -> io::Result<Vec<Extent>> {
+        let range = self.check_range(offset, len)?;
+        let asked = self.members.iter().enumerate().map(|(number, member)| {
+            let part = self.stripe.part(&range, number);
+            let told = ask(member.device(), self.data_offset + part.start, part.end - part.start);
+            let told: IoFuture<'_, Vec<Extent>> =
+                Box::pin(async move { told.await.map_err(|error| member.failed(error)) });
+            told
+        });
+        let told: io::Result<Vec<_>> = join_all(asked.collect()).await.into_iter().collect();
+        Ok(interleave(&self.stripe, range, self.data_offset, told?))
+    }
+
     /// Flushes every member, and waits for all of them. A loss is told before any other error: whoever is told of what
     /// passes flushes again, and the member would say nothing more.
     async fn flush_members(&self) -> io::Result<()> {
@@ -489,18 +508,16 @@ impl<D: Device> Device for Volume<D> {
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
-        Box::pin(async move {
-            let range = self.check_range(offset, len)?;
-            let asked = self.members.iter().enumerate().map(|(number, member)| {
-                let part = self.stripe.part(&range, number);
-                let (start, len) = (self.data_offset + part.start, part.end - part.start);
-                let extents = member.device().extents(start, len);
-                let extents: IoFuture<'_, Vec<Extent>> =
-                    Box::pin(async move { extents.await.map_err(|error| member.failed(error)) });
-                extents
-            });
-            let told: io::Result<Vec<_>> = join_all(asked.collect()).await.into_iter().collect();
-            Ok(interleave(&self.stripe, range, self.data_offset, told?))
-        })
+        Box::pin(self.told(offset, len, |device, start, len| device.extents(start, len)))
     }
+
+    /// Each member is asked for one, however many of them the first bytes lie on.
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        Box::pin(async move { Ok(self.told(offset, len, first_alone).await?.first().copied()) })
+    }
+}
+
+/// The first extent of a device, as an answer.
+fn first_alone<D: Device>(device: &D, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    Box::pin(async move { Ok(device.first_extent(offset, len).await?.into_iter().collect()) })
 }

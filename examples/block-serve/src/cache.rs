@@ -331,6 +331,31 @@ impl Drop for Changing<'_> {
     }
 }
 
+impl Cache {
+    /// Asks for more than the range, and keeps it: some clients ask for one extent after the other.
+    async fn told(&self, offset: u64, len: u64, most: usize) -> io::Result<Vec<Extent>> {
+        let range = offset..offset.saturating_add(len);
+        let filling = {
+            let mut state = self.shared.lock();
+            if let Some(extents) = state.extents.of(&range, most) {
+                drop(state);
+                self.break_silence();
+                return Ok(extents);
+            }
+            state.asked = Instant::now();
+            let left = self.device.capacity().saturating_sub(offset);
+            let fill =
+                state.questions.begin(offset..offset + len.max(EXTENTS_ASKED).min(left).max(len));
+            Filling { shared: Arc::clone(&self.shared), fill, attentions: state.attentions }
+        };
+        let asked = filling.fill.range.clone();
+        let extents = self.device.extents(offset, asked.end - asked.start).await?;
+        let answer = known_extents::cut(&extents, &range);
+        filling.end_extents(&extents);
+        Ok(answer)
+    }
+}
+
 impl Device for Cache {
     fn capacity(&self) -> u64 {
         self.device.capacity()
@@ -393,32 +418,14 @@ impl Device for Cache {
         Box::pin(self.change(range, None, self.device.write_allocated_zeroes(offset, len)))
     }
 
-    /// Asks for more than the range, and keeps it: some clients ask for one extent after the other.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
-        Box::pin(async move {
-            let range = offset..offset.saturating_add(len);
-            let filling = {
-                let mut state = self.shared.lock();
-                if let Some(extents) = state.extents.of(&range) {
-                    drop(state);
-                    self.break_silence();
-                    return Ok(extents);
-                }
-                state.asked = Instant::now();
-                let left = self.device.capacity().saturating_sub(offset);
-                let fill = state
-                    .questions
-                    .begin(offset..offset + len.max(EXTENTS_ASKED).min(left).max(len));
-                Filling { shared: Arc::clone(&self.shared), fill, attentions: state.attentions }
-            };
-            let asked = filling.fill.range.clone();
-            let extents = self.device.extents(offset, asked.end - asked.start).await?;
-            let answer = known_extents::cut(&extents, &range);
-            filling.end_extents(&extents);
-            Ok(answer)
-        })
+        Box::pin(self.told(offset, len, Extent::MAX_TOLD))
+    }
+
+    /// The device is asked for more than one, as always: the next question has its answer then.
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        Box::pin(async move { Ok(self.told(offset, len, 1).await?.first().copied()) })
     }
 }
-
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::Extent;
 use iscsi_nbd::server::{
     Expected, Handshake, HandshakeEvent, Negotiated, Transmission, TransmissionEvent,
 };
@@ -32,6 +33,11 @@ const MAX_REQUESTS: usize = 512;
 const FIRST_PART: usize = 256 << 10;
 /// Data so short are copied out of what was read, so that they do not keep the rest of it in memory.
 const SHORT: usize = 16 << 10;
+
+/// What a question for block status holds at most: the extents of the device, as the window of writes changes them, as
+/// they are cut, and as a reply says them in each of a few contexts.
+const STATUS_LEN: u32 = 768 << 10;
+const _: () = assert!(Extent::MAX_TOLD * 8 * size_of::<Extent>() <= STATUS_LEN as usize);
 
 /// Why a connection ended before its client wanted.
 #[derive(Debug, ThisError)]
@@ -165,7 +171,8 @@ impl Desk {
                 pace.renew();
                 match event {
                     TransmissionEvent::Request(request) => {
-                        let held = self.memory.hold(answer_len(&request)).await;
+                        let held =
+                            self.memory.hold(answer_len(&request, self.requests.has_cache)).await;
                         self.begin(request, Bytes::new(), held).await;
                     }
                     TransmissionEvent::Write(request, data) => {
@@ -250,13 +257,14 @@ impl Desk {
     }
 }
 
-/// The memory that the answer to a request takes, bytes.
-const fn answer_len(request: &Request) -> u32 {
+/// The memory that the answer to a request takes, bytes; whether there is a memory for reads.
+const fn answer_len(request: &Request, has_cache: bool) -> u32 {
     match request.command {
         Command::Read { .. } => request.length,
-        // As many descriptors as there may be.
-        Command::BlockStatus { one: false } => 1 << 20,
-        Command::BlockStatus { one: true }
+        // The memory for reads asks for many where a client wants one.
+        Command::BlockStatus { one: false } => STATUS_LEN,
+        Command::BlockStatus { one: true } if has_cache => STATUS_LEN,
+        Command::BlockStatus { .. }
         | Command::Write { .. }
         | Command::Flush
         | Command::Trim { .. }

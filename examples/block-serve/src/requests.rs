@@ -114,7 +114,12 @@ impl Requests {
     }
 
     async fn block_status(&self, request: &Request) -> io::Result<Answer> {
-        let extents = self.device.extents(request.offset, request.length.into()).await?;
+        let (offset, len) = (request.offset, u64::from(request.length));
+        let extents = if matches!(request.command, Command::BlockStatus { one: true }) {
+            self.device.first_extent(offset, len).await?.into_iter().collect()
+        } else {
+            self.device.extents(offset, len).await?
+        };
         let mut answer = Vec::new();
         for (at, context) in (1..).zip(&self.contexts) {
             let is_done = at == self.contexts.len();

@@ -286,6 +286,14 @@ impl Device for WriteBehind {
             Ok(pending::as_data(&over, extents))
         })
     }
+
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        Box::pin(async move {
+            let over = self.shared.lock().pending.overlapping(&(offset..offset + len));
+            let first = self.device.first_extent(offset, len).await?;
+            Ok(pending::as_data(&over, first.into_iter().collect()).first().copied())
+        })
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,16 @@ pub enum Error {
         /// Why.
         cause: iscsi_initiator::Error,
     },
+    /// A unit that tells more extents than were asked for.
+    #[error(
+        "the unit tells more than {told} extents: --offset {next} shows those behind them, and --max N more at once"
+    )]
+    MoreExtents {
+        /// How many it has told.
+        told: usize,
+        /// Where they end.
+        next: u64,
+    },
     /// The unit does not take a change of reservations from this initiator.
     #[error(
         "{command} ended in RESERVATION CONFLICT: this initiator is not registered by that key, or another one \
@@ -81,6 +91,7 @@ impl Error {
             | Self::Described(_)
             | Self::File { .. }
             | Self::Page { .. }
+            | Self::MoreExtents { .. }
             | Self::Conflict { .. }
             | Self::Output(_)
             | Self::Runtime(_) => 1,
@@ -91,7 +102,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Usage(_) | Self::Conflict { .. } => Kind::Caller,
+            Self::Usage(_) | Self::MoreExtents { .. } | Self::Conflict { .. } => Kind::Caller,
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
             Self::Volume(cause) => cause.fault().into(),
             Self::Described(cause) => cause.kind(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use iscsi_initiator::device::{Extent, ExtentState};
 use iscsi_initiator::tuning::Size;
-use iscsi_initiator::{Disk, Error as InitiatorError, Session};
+use iscsi_initiator::{Disk, Session};
 use serde_json::{Value, json};
 
 use crate::connector::Connector;
@@ -24,10 +24,13 @@ pub struct Extents {
     /// How far to look, bytes; without it to the end of the unit.
     #[arg(long, value_name = "SIZE")]
     pub length: Option<Size>,
+    /// How many extents are asked for at most, since a unit may have one for each of its blocks.
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    pub max: usize,
 }
 
 /// What a unit says of a range.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Answer {
     /// In order, without a gap; neighbours differ.
     extents: Vec<Extent>,
@@ -39,42 +42,55 @@ impl Extents {
     /// Asks the unit.
     ///
     /// # Errors
-    /// When it does not answer, is no disk, or ends before the range does.
+    /// When there is no such unit. What happens later ends the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| {
             let disk = connector.unless(session.disk()).await??;
+            let mut answer = Answer::default();
             // Boxed, since the questions take much room.
-            connector.unless(Box::pin(self.ask(&disk))).await?
+            let end = connector.unless(Box::pin(self.ask(&disk, &mut answer))).await;
+            match end.flatten().err() {
+                // The range is not on the unit, or the unit does not answer at all.
+                Some(error) if answer.extents.is_empty() => Err(error),
+                end => Ok(answer.report().ending(end)),
+            }
         };
-        let answer = connector.session(&self.url, work).await?;
-        Ok(answer.report())
+        connector.session(&self.url, work).await
     }
 
-    async fn ask(&self, disk: &Disk) -> Result<Answer, Error> {
+    async fn ask(&self, disk: &Disk, answer: &mut Answer) -> Result<(), Error> {
+        answer.provisioning_management = disk.profile().capacity.provisioning_management;
         let rest = disk.capacity().saturating_sub(self.offset.0);
         let len = self.length.map_or(rest, |length| length.0);
-        let mut extents = disk.extents(self.offset.0, len).await?;
+        let (mut at, end) = (self.offset.0, self.offset.0.saturating_add(len));
+        let mut told = 0;
         // The unit may tell less than was asked.
-        let end = self.offset.0.saturating_add(len);
-        while let Some(last) = extents.last_mut()
-            && last.end() < end
-        {
-            let start = last.end();
-            let mut more = disk.extents(start, end - start).await?.into_iter().peekable();
-            if more.peek().is_none_or(|next| next.len == 0) {
-                return Err(InitiatorError::Unsupported("GET LBA STATUS").into());
+        loop {
+            let more = disk.extents(at, end.saturating_sub(at).min(len)).await?;
+            told += more.len();
+            at = more.last().map_or(end, Extent::end);
+            answer.put(more);
+            if at >= end {
+                return Ok(());
             }
-            if let Some(next) = more.next_if(|next| next.state == last.state) {
-                last.len += next.len;
+            if told >= self.max {
+                return Err(Error::MoreExtents { told: self.max, next: at });
             }
-            extents.extend(more);
         }
-        let provisioning_management = disk.profile().capacity.provisioning_management;
-        Ok(Answer { extents, provisioning_management })
     }
 }
 
 impl Answer {
+    /// Adds what comes behind it.
+    fn put(&mut self, more: Vec<Extent>) {
+        for next in more {
+            match self.extents.last_mut() {
+                Some(last) if last.state == next.state => last.len += next.len,
+                _ => self.extents.push(next),
+            }
+        }
+    }
+
     fn report(&self) -> Report {
         let mut sums = BTreeMap::from(STATES.map(|state| (name(state), 0)));
         for extent in &self.extents {

@@ -1,15 +1,16 @@
 //! Questions to the source, and reads of it.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use iscsi_initiator::device::BufferPool;
+use iscsi_initiator::device::{BufferPool, Extent};
+use tokio::time::Instant;
 
 use super::depths::Load;
 use super::{Ended, Engine};
-use crate::blocks::{Block, blocks, whole_blocks};
+use crate::blocks::{Block, blocks};
 use crate::checksums::sum;
 use crate::digesting::Digesting;
 use crate::digests::Digest;
@@ -17,9 +18,10 @@ use crate::error::Error;
 use crate::memory::Hold;
 use crate::part::{Content, Cut, Part};
 use crate::progress::Event;
+use crate::questions::Pace;
 use crate::range_set::RangeSet;
 use crate::salvage::{self, Salvage};
-use crate::survey::{Segment, segments};
+use crate::survey::{Grid, Question};
 
 /// One request that makes zeros has so many bytes at most.
 const MAX_ZEROS: u64 = 256 << 20;
@@ -28,6 +30,14 @@ const MIN_BLOCK: u64 = 512;
 /// So many parts may wait for their turn before more zeros are found.
 const MAX_WAITING: usize = 1024;
 
+/// A read that may begin.
+struct Next {
+    range: Range<u64>,
+    asked: Load,
+    /// Nothing is known of what it reads.
+    is_blind: bool,
+}
+
 impl Engine {
     /// Begins as many reads as may be under way, and asks where there is more to read.
     pub(super) fn start_reads(&mut self) {
@@ -35,51 +45,38 @@ impl Engine {
         while self.waiting.len() < MAX_WAITING {
             self.start_survey();
             // Zeros are no work for the source.
-            if let Some(zeros) = self.survey.cut_zeros(max_zeros) {
+            if let Some(zeros) = self.survey.cut_zeros(self.ledger.rest(), max_zeros) {
                 if let Some(checksums) = &mut self.checksums {
                     checksums.put(&Part::zeros(zeros.clone()), 0);
                 }
                 self.put_told_zeros(zeros);
             } else if !self.start_read() {
-                return;
+                break;
             }
         }
+        let is_starved = self.survey.is_awaited(self.ledger.rest()) && self.takes_one_more();
+        self.survey.note(Instant::now(), if is_starved { Pace::Starved } else { Pace::Going });
     }
 
-    /// Asks which parts of what is to be done hold data. What one request reads is not asked about: the
-    /// question would take as long.
+    /// Asks which parts of what is to be done hold data. What one request reads is not asked about.
     fn start_survey(&mut self) {
         let Some(device) = self.source.device_ref() else { return };
-        let grid = self.block_grid();
-        let to_do = loop {
-            let Some(to_do) = self.ledger.next() else { return };
-            let is_short = to_do.end - to_do.start <= self.cut.io_size as u64;
-            if !is_short || grid.is_some() || !self.survey.put_short(&to_do) {
-                break to_do;
-            }
-            self.ledger.take(&to_do);
+        let grid = match self.block_grid() {
+            Some((block, _)) => Grid { block, short: 0 },
+            None => Grid { block: 1, short: self.cut.io_size as u64 },
         };
-        let Some(mut range) = self.survey.ask(&to_do) else { return };
-        if let Some((size, _)) = grid
-            && range.end < to_do.end
-        {
-            range.end -= range.end % size;
+        while let Some(question) = self.survey.ask(self.ledger.rest(), grid, Instant::now()) {
+            let device = Arc::clone(device);
+            self.tasks.spawn(async move {
+                let Range { start, end } = question.range;
+                let told = device.extents(start, end - start).await;
+                Ok(Ended::Surveyed(question, told))
+            });
         }
-        let device = Arc::clone(device);
-        self.tasks.spawn(async move {
-            let extents = device.extents(range.start, range.end - range.start).await;
-            // Whatever is the matter shows when it is read.
-            let segments = segments(&extents.unwrap_or_default(), range.clone());
-            Ok(Ended::Surveyed(match grid {
-                Some((size, _)) => whole_blocks(segments, &range, size),
-                None => segments,
-            }))
-        });
     }
 
-    pub(super) fn take_survey(&mut self, segments: Vec<Segment>) {
-        segments.iter().for_each(|segment| self.ledger.take(&segment.range));
-        self.survey.take(segments);
+    pub(super) fn take_survey(&mut self, question: &Question, told: io::Result<Vec<Extent>>) {
+        self.survey.take(question, told, self.ledger.rest(), Instant::now());
     }
 
     /// Zeros are at the destination already, or have to be made, or wait until it has told.
@@ -115,24 +112,33 @@ impl Engine {
         !self.destination.is_sequential() && self.destination.limits().has_fast_zeroes
     }
 
-    /// What is read next, and how much that is, if one more read may be under way; a stream is read where it is.
-    fn next_read(&self, grid: Option<(u64, u64)>) -> Option<(Range<u64>, Load)> {
+    /// What is read next, if one more read may be under way; a stream is read where it is.
+    fn next_read(&mut self, grid: Option<(u64, u64)>) -> Option<Next> {
         let (stride, len) = self.stride(grid);
         if let Some(offset) = self.survey.stream() {
             let asked = Load { count: stride, bytes: len as u64 };
             let is_next = self.reading == 0 && self.has_room(asked, stride);
-            return is_next.then(|| (offset..offset + len as u64, asked));
+            let range = offset..offset + len as u64;
+            return is_next.then_some(Next { range, asked, is_blind: false });
         }
         let io_size = self.cut.io_size;
         let align = grid.map_or(io_size, |(size, _)| to_usize(size, len));
-        let range = self.survey.data(len, align)?;
+        let (range, is_blind) = self.survey.data(self.ledger.rest(), len, align)?;
         let bytes = range.end - range.start;
         let asked = Load { count: to_usize(bytes, len).div_ceil(io_size), bytes };
-        // A read of several requests begins as one does: it may go beyond.
-        let next = Load { count: 1, bytes };
+        self.takes(asked, stride).then_some(Next { range, asked, is_blind })
+    }
+
+    /// Whether such a read may be under way as well. One of several requests begins as one does: it may go beyond.
+    fn takes(&self, asked: Load, stride: usize) -> bool {
+        let next = Load { count: 1, bytes: asked.bytes };
         let reading = Load { count: self.reading, bytes: self.reading_bytes };
-        let is_next = self.reads.takes(next, reading, io_size) && self.has_room(asked, stride);
-        is_next.then_some((range, asked))
+        self.reads.takes(next, reading, self.cut.io_size) && self.has_room(asked, stride)
+    }
+
+    /// Whether a read of one request may be.
+    fn takes_one_more(&self) -> bool {
+        self.takes(Load { count: 1, bytes: self.cut.io_size as u64 }, 1)
     }
 
     /// Whether there is room for what is read between the reads and the writes.
@@ -154,7 +160,7 @@ impl Engine {
     /// Begins a read, if one may begin.
     fn start_read(&mut self) -> bool {
         let grid = self.block_grid();
-        let Some((range, asked)) = self.next_read(grid) else { return false };
+        let Some(Next { range, asked, is_blind }) = self.next_read(grid) else { return false };
         let len = to_usize(asked.bytes, usize::MAX);
         let Some(hold) = self.memory.take(len) else { return false };
         let (pool, mut cut) = (self.pool.clone(), self.cut);
@@ -167,7 +173,7 @@ impl Engine {
             (summed(parts, wants_sums), blocks)
         };
         if let Some(device) = self.source.device_ref() {
-            self.survey.begin(&range);
+            self.survey.begin_read(&range, is_blind, self.ledger.rest());
             let device = Arc::clone(device);
             let skips = self.options.skips_unreadable && !self.destination.is_sequential();
             let block = skips.then(|| u64::from(device.limits().block_size).max(MIN_BLOCK));
@@ -184,7 +190,8 @@ impl Engine {
                     parts.extend(own);
                     blocks.extend(cut_blocks);
                 }
-                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last: false })
+                let is_last = false;
+                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind })
             });
         } else {
             let offset = range.start;
@@ -197,7 +204,7 @@ impl Engine {
                 let grid = grid.map(|(size, _)| (size, end));
                 let (parts, blocks) = into_parts(offset, &pool.lend(data), grid);
                 let unreadable = RangeSet::new();
-                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last })
+                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind })
             });
         }
         self.reading += asked.count;

@@ -286,7 +286,8 @@ impl NbdDevice {
         }
     }
 
-    async fn block_status(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
+    /// What the server tells of a range, in no more than so many extents; one is asked for by itself.
+    async fn block_status(&self, offset: u64, len: u64, most: usize) -> io::Result<Vec<Extent>> {
         let range = self.check(offset, len)?;
         let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];
         if range.is_empty() {
@@ -298,7 +299,7 @@ impl NbdDevice {
         }
         let around = self.around(&range);
         let asked = (around.end - around.start).min(MAX_RANGE);
-        let command = Command::BlockStatus { one: false };
+        let command = Command::BlockStatus { one: most == 1 };
         let (answer, allocation) = self.ask(command, around.start, asked, &[], None).await?;
         let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
         let told = contexts.into_iter().find(|status| Some(status.context) == allocation);
@@ -309,9 +310,11 @@ impl NbdDevice {
             let (from, to) = (at.max(range.start), end.min(range.end));
             let state = state(found.status);
             at = end;
+            let is_full = extents.len() == most;
             match extents.last_mut() {
                 _ if from >= to => {}
                 Some(last) if last.state == state => last.len += to - from,
+                _ if is_full => break,
                 _ => extents.push(Extent::new(from, to - from, state)),
             }
         }
@@ -406,6 +409,10 @@ impl Device for NbdDevice {
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
-        Box::pin(self.block_status(offset, len))
+        Box::pin(self.block_status(offset, len, Extent::MAX_TOLD))
+    }
+
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        Box::pin(async move { Ok(self.block_status(offset, len, 1).await?.first().copied()) })
     }
 }

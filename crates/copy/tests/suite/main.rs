@@ -21,6 +21,7 @@ mod nbd;
 mod nbd_outages;
 mod passes;
 mod pipes;
+mod questions;
 mod queues;
 mod random;
 mod ranges;

@@ -273,7 +273,7 @@ async fn killed_at_any_moment_nothing_old_stays() {
             resumed += u64::from(!done.is_empty());
             let options = Options::default().with_done(done).with_checkpoint(file.clone());
             let running = all(passes(&from, &to, options, GOAL));
-            let moment = if kills < 6 { 500 + (kills * 7 + seed) * 137 % 2500 } else { u64::MAX };
+            let moment = if kills < 6 { 500 + (kills * 7 + seed) * 137 % 1300 } else { u64::MAX };
             if tokio::time::timeout(Duration::from_millis(moment), running).await.is_ok() {
                 break;
             }

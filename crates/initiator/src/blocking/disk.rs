@@ -151,6 +151,14 @@ impl Disk {
         self.block_on(self.get_ref().extents(offset, len))?
     }
 
+    /// The first of them, as [`crate::Disk::first_extent`].
+    ///
+    /// # Errors
+    /// As [`crate::Disk::first_extent`].
+    pub fn first_extent(&self, offset: u64, len: u64) -> Result<Option<Extent>, Error> {
+        self.block_on(self.get_ref().first_extent(offset, len))?
+    }
+
     /// Ends all sessions of the disk in order: no request is taken any more, those under way are
     /// finished.
     ///

@@ -30,8 +30,20 @@ async fn start(change: impl FnMut(&mut Unit)) -> (Rig, Disk) {
     (rig, disk)
 }
 
+/// All extents of a range: each question goes on where the answer before has ended.
 async fn extents(disk: &Disk, offset: u64, len: u64) -> Vec<Extent> {
-    soon(disk.extents(offset, len)).await.unwrap()
+    let (mut at, mut all) = (offset, Vec::<Extent>::new());
+    while at < offset + len {
+        for extent in soon(disk.extents(at, offset + len - at)).await.unwrap() {
+            assert_eq!(extent.offset, at);
+            at = extent.end();
+            match all.last_mut() {
+                Some(last) if last.state == extent.state => last.len += extent.len,
+                _ => all.push(extent),
+            }
+        }
+    }
+    all
 }
 
 /// The extents that begin at these offsets, the last of which ends at `end`.
@@ -106,15 +118,69 @@ async fn a_unit_that_does_not_tell_holds_data_everywhere() {
     assert_eq!(questions(&rig), 0);
     // The command, or a field of it, is not known.
     let (rig, disk) = start(|_| {}).await;
+    drop((rig, disk));
     for sense in [Sense::INVALID_OPCODE, Sense::INVALID_FIELD] {
+        let (rig, disk) = start(|_| {}).await;
         rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
-        assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
+        for _ in 0..10 {
+            assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
+        }
+        assert_eq!(questions(&rig), 1, "it is asked once");
     }
+    // So it is with a block that it does not have any more; that says nothing of the others.
+    let (rig, disk) = start(|_| {}).await;
+    rig.server.with(|target| target.end_next_with(Outcome::check(Sense::OUT_OF_RANGE)));
+    assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_ne!(extents(&disk, 0, CAPACITY).await, all_data);
 }
 
-/// A hole that the unit has told of is none when it contradicts itself later on: here every answer is
-/// about the blocks from 0 on, whichever were asked for.
+/// Whatever a unit holds, an answer has a bound, and so has the time that it takes: one question.
+#[tokio::test]
+async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
+    use ExtentState::{Data, Deallocated};
+    let (rig, disk) = start(|_| {}).await;
+    // Every second block of those from the 200th on.
+    (201..BLOCKS).step_by(2).for_each(|lba| rig.disk.write(lba * 512, &pattern(512, 1)));
+    for runs in [None, Some(1), Some(7), Some(usize::MAX)] {
+        rig.server.with(|target| {
+            let unit = target.config_mut().units.values_mut().next().unwrap();
+            unit.behavior.lba_status_runs = runs;
+        });
+        let asked = questions(&rig);
+        let told = soon(disk.extents(200 * 512, CAPACITY - 200 * 512)).await.unwrap();
+        assert_eq!(questions(&rig), asked + 1);
+        // The answer has room for 2047.
+        assert_eq!(told.len(), runs.unwrap_or(1).min(2047));
+        assert!(told.len() <= Extent::MAX_TOLD);
+    }
+    // One block each, in one state for long: every answer is a step, and there is no end of the question.
+    rig.server.with(|target| {
+        let unit = target.config_mut().units.values_mut().next().unwrap();
+        (unit.behavior.lba_status_runs, unit.behavior.lba_status_blocks) = (None, Some(1));
+    });
+    let asked = questions(&rig);
+    let told = soon(disk.extents(51_200 + 1024, 4096)).await.unwrap();
+    assert_eq!(told, row(&[(52_224, Deallocated)], 52_736));
+    assert_eq!(questions(&rig), asked + 1);
+    // Who wants one asks for one.
+    rig.server.with(|target| {
+        let unit = target.config_mut().units.values_mut().next().unwrap();
+        (unit.behavior.lba_status_runs, unit.behavior.lba_status_blocks) = (Some(usize::MAX), None);
+    });
+    let told = soon(disk.first_extent(0, CAPACITY)).await.unwrap();
+    assert_eq!(told, Some(Extent::new(0, 1024, Deallocated)));
+    let told = soon(disk.first_extent(1100, 10)).await.unwrap();
+    assert_eq!(told, Some(Extent::new(1100, 10, Data)));
+    assert_eq!(soon(disk.first_extent(1100, 0)).await.unwrap(), None);
+    let room = rig.server.with(|target| {
+        let last = target.commands().iter().rfind(|command| command.cdb[..2] == GET_LBA_STATUS);
+        last.unwrap().cdb[10..14].to_vec()
+    });
+    assert_eq!(room, [0, 0, 0, 24]);
+    rig.assert_clean();
+}
+
+/// Here every answer is about the blocks from 0 on, whichever were asked for.
 #[tokio::test]
 async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     let (rig, disk) = start(|_| {}).await;
@@ -124,8 +190,11 @@ async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     rig.server.with(|target| target.config_mut().faults.extend((0..100).map(lie)));
     assert_eq!(extents(&disk, 0, 1024).await, row(&[(0, ExtentState::Deallocated)], 1024));
     assert_eq!(questions(&rig), 1);
+    assert_eq!(extents(&disk, 1024, 512).await, row(&[(1024, ExtentState::Data)], 1536));
+    assert_eq!(questions(&rig), 2);
+    // Nothing that it says counts any more, so it is not asked.
     assert_eq!(extents(&disk, 0, 1536).await, row(&[(0, ExtentState::Data)], 1536));
-    assert_eq!(questions(&rig), 3);
+    assert_eq!(questions(&rig), 2);
 }
 
 /// The question goes the way of every read: what passes is put up with, a lost session replaced.

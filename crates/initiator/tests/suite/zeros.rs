@@ -110,6 +110,15 @@ async fn a_unit_that_does_not_tell_gets_zeros_and_no_more_unmap() {
     assert!(count(&rig, WRITE) > 0);
 }
 
+/// A unit that tells one block an answer is asked so often at most; of the others nothing is known, and they are written.
+#[tokio::test]
+async fn a_unit_that_tells_little_is_not_asked_without_end() {
+    let (rig, disk) = start(1, |unit| unit.behavior.lba_status_blocks = Some(1)).await;
+    zero(&rig, &disk, 0, 1024 * 512).await;
+    assert_eq!((count(&rig, UNMAP), count(&rig, GET_LBA_STATUS)), (1, 64));
+    assert_eq!(count(&rig, WRITE_SAME), 1);
+}
+
 /// LBPRZ stands in two places; where one of them lacks it, deallocated blocks may read as anything.
 #[tokio::test]
 async fn unmap_makes_no_zeros_where_the_unit_does_not_say_so_twice() {

@@ -5,7 +5,7 @@ use super::sense::Sense;
 use super::transfer::{PROTECT, Range, refuse_flags, refuse_if_protected};
 use super::unit::Unit;
 use super::work::{Sink, Work, answer};
-use crate::convert::{be, be32, clamp32, len32};
+use crate::convert::{be, be32, clamp32, index, len32};
 
 /// Byte 1 of UNMAP: anchor instead of deallocating. The unit anchors nothing (ANC_SUP is clear).
 const UNMAP_ANCHOR: u8 = 0x01;
@@ -119,21 +119,32 @@ fn has_no_data(cdb: [u8; 16]) -> bool {
     cdb[0] == operation::WRITE_SAME_16 && cdb[1] & NO_DATA != 0
 }
 
-/// One descriptor: the run of equally mapped blocks that starts at the LBA.
+/// The runs of equally mapped blocks from the LBA on: one, or as many as the unit tells at once.
 pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refuses_lba_status {
         return Err(Sense::INVALID_FIELD);
     }
-    let lba = be(&cdb[2..], 8);
+    let mut lba = be(&cdb[2..], 8);
     if lba >= unit.disk.blocks() {
         return Err(Sense::OUT_OF_RANGE);
     }
-    let (mapped, run) = unit.disk.extent(lba);
-    let mut data = vec![0, 0, 0, 20, 0, 0, 0, 0];
-    data.extend(lba.to_be_bytes());
-    data.extend(clamp32(run).to_be_bytes());
-    data.extend([u8::from(!mapped), 0, 0, 0]);
-    Ok(answer(data, u64::from(be32(&cdb[10..]))))
+    let allocation = u64::from(be32(&cdb[10..]));
+    let room = index(allocation.saturating_sub(8) / 16);
+    let mut data = vec![0; 8];
+    for _ in 0..unit.behavior.lba_status_runs.unwrap_or(1).min(room) {
+        if lba >= unit.disk.blocks() {
+            break;
+        }
+        let (mapped, run) = unit.disk.extent(lba);
+        let run = clamp32(run.min(unit.behavior.lba_status_blocks.unwrap_or(u64::MAX)));
+        data.extend(lba.to_be_bytes());
+        data.extend(run.to_be_bytes());
+        data.extend([u8::from(!mapped), 0, 0, 0]);
+        lba += u64::from(run);
+    }
+    let len = clamp32(data.len() as u64 - 4);
+    data[..4].copy_from_slice(&len.to_be_bytes());
+    Ok(answer(data, allocation))
 }
 
 #[cfg(test)]

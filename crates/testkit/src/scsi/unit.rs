@@ -126,4 +126,8 @@ pub struct UnitBehavior {
     pub nexus_per_session: bool,
     /// Whether GET LBA STATUS is refused with INVALID FIELD IN CDB.
     pub refuses_lba_status: bool,
+    /// How many runs of blocks an answer to GET LBA STATUS has at most, in place of one.
+    pub lba_status_runs: Option<usize>,
+    /// How many blocks a run in such an answer has at most, as of a unit that tells one cluster after the other.
+    pub lba_status_blocks: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! A volume over units of test targets, each behind a connection of its own.
 
 use bytes::Bytes;
-use iscsi_initiator::device::{Device as _, ExtentState};
+use iscsi_initiator::device::{Device as _, Extent, ExtentState};
 use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Options, Url};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -120,7 +120,19 @@ async fn holes_zeros_and_what_is_given_back_are_those_of_the_units() {
     volume.write_at(0, vec![Bytes::from(vec![7; CHUNK * 8])]).await.unwrap();
     volume.discard(CHUNK as u64, CHUNK as u64 * 2).await.unwrap();
     volume.write_zeroes(CHUNK as u64 * 5 + 512, CHUNK as u64).await.unwrap();
-    let extents = volume.extents(0, volume.capacity()).await.unwrap();
+    let first = volume.first_extent(512, volume.capacity() - 512).await.unwrap().unwrap();
+    assert_eq!(first, Extent::new(512, CHUNK as u64 - 512, ExtentState::Data));
+    // Each unit tells one run an answer; what one of them does not tell is asked again.
+    let (mut at, mut extents) = (0, Vec::<Extent>::new());
+    while at < volume.capacity() {
+        for extent in volume.extents(at, volume.capacity() - at).await.unwrap() {
+            at = extent.end();
+            match extents.last_mut() {
+                Some(last) if last.state == extent.state => last.len += extent.len,
+                _ => extents.push(extent),
+            }
+        }
+    }
     let found: Vec<_> =
         extents.iter().map(|extent| (extent.offset as usize, extent.state)).collect();
     let (data, hole) = (ExtentState::Data, ExtentState::Deallocated);

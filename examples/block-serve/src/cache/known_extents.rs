@@ -13,8 +13,8 @@ const MAX_EXTENTS: usize = 1 << 16;
 pub(super) struct KnownExtents(BTreeMap<u64, Extent>);
 
 impl KnownExtents {
-    /// What is known of a range from its first byte on, which may be less than all of it.
-    pub(super) fn of(&self, range: &Range<u64>) -> Option<Vec<Extent>> {
+    /// What is known of a range from its first byte on, in so many extents at most, which may be less than all of it.
+    pub(super) fn of(&self, range: &Range<u64>, most: usize) -> Option<Vec<Extent>> {
         let (_, first) = self.0.range(..=range.start).next_back()?;
         let mut at = range.start;
         let from = self.0.range(first.offset..range.end).map(|(_, extent)| *extent);
@@ -23,7 +23,7 @@ impl KnownExtents {
             at = extent.end();
             follows
         });
-        let extents = cut(&row.collect::<Vec<_>>(), range);
+        let extents = cut(&row.take(most).collect::<Vec<_>>(), range);
         (!extents.is_empty()).then_some(extents)
     }
 
@@ -120,19 +120,26 @@ mod tests {
     #[test]
     fn what_was_told_is_known_until_it_is_written_to() {
         let mut known = KnownExtents::default();
-        assert_eq!(known.of(&(0..10)), None);
+        assert_eq!(known.of(&(0..10), MAX_EXTENTS), None);
         known.insert(&[hole(10, 20), filled(30, 10), hole(40, 60)]);
-        assert_eq!(known.of(&(0..20)), None);
-        assert_eq!(known.of(&(15..50)), Some(vec![hole(15, 15), filled(30, 10), hole(40, 10)]));
-        assert_eq!(known.of(&(90..200)), Some(vec![hole(90, 10)]));
+        assert_eq!(known.of(&(0..20), MAX_EXTENTS), None);
+        assert_eq!(
+            known.of(&(15..50), MAX_EXTENTS),
+            Some(vec![hole(15, 15), filled(30, 10), hole(40, 10)])
+        );
+        assert_eq!(known.of(&(90..200), MAX_EXTENTS), Some(vec![hole(90, 10)]));
+        assert_eq!(known.of(&(15..50), 1), Some(vec![hole(15, 15)]));
         known.replace(&(50..60), Some(ExtentState::Data));
         known.replace(&(60..62), Some(ExtentState::Data));
-        assert_eq!(known.of(&(45..70)), Some(vec![hole(45, 5), filled(50, 12), hole(62, 8)]));
+        assert_eq!(
+            known.of(&(45..70), MAX_EXTENTS),
+            Some(vec![hole(45, 5), filled(50, 12), hole(62, 8)])
+        );
         known.replace(&(20..35), None);
-        assert_eq!(known.of(&(10..100)), Some(vec![hole(10, 10)]));
-        assert_eq!(known.of(&(20..100)), None);
-        assert_eq!(known.of(&(36..41)), Some(vec![filled(36, 4), hole(40, 1)]));
+        assert_eq!(known.of(&(10..100), MAX_EXTENTS), Some(vec![hole(10, 10)]));
+        assert_eq!(known.of(&(20..100), MAX_EXTENTS), None);
+        assert_eq!(known.of(&(36..41), MAX_EXTENTS), Some(vec![filled(36, 4), hole(40, 1)]));
         known.replace(&(0..u64::MAX), None);
-        assert_eq!(known.of(&(36..41)), None);
+        assert_eq!(known.of(&(36..41), MAX_EXTENTS), None);
     }
 }

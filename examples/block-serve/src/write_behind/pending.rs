@@ -172,9 +172,13 @@ pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Exten
     };
     let mut changing: Vec<_> = entries.iter().map(|entry| entry.range.clone()).collect();
     changing.sort_by_key(|range| range.start);
+    // Each change may cut one in three: more is told to nobody.
     for extent in extents {
         let mut at = extent.offset;
         for range in &changing {
+            if range.start >= extent.end() {
+                break;
+            }
             let (start, end) =
                 (range.start.clamp(at, extent.end()), range.end.clamp(at, extent.end()));
             add(Extent::new(at, start - at, extent.state));
@@ -183,6 +187,7 @@ pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Exten
         }
         add(Extent::new(at, extent.end() - at, extent.state));
     }
+    result.truncate(Extent::MAX_TOLD);
     result
 }
 

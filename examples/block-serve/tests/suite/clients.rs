@@ -179,6 +179,11 @@ async fn what_is_beyond_the_end_or_read_only_is_refused() {
 async fn holes_are_told_and_kept() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
     let client = rig.client().await;
+    // Otherwise the unit tells one run an answer, and the client asks again.
+    rig.target.with(|target| {
+        let units = target.config_mut().units.values_mut();
+        units.for_each(|unit| unit.behavior.lba_status_runs = Some(usize::MAX));
+    });
     let whole = soon(client.extents(0, LEN as u64)).await.unwrap();
     assert_eq!((whole.len(), whole[0].state), (1, ExtentState::Deallocated));
     soon(client.write_at(1 << 20, vec![bytes(3, 1 << 20)])).await.unwrap();
@@ -280,4 +285,33 @@ async fn a_socket_is_for_one_server() {
     rig.button.press();
     soon(rig.running).await.unwrap();
     drop(Listener::bind(&address).await.unwrap());
+}
+
+/// A client that wants one extent has it from one question for one, without a memory for reads; with one, what the unit tells
+/// beyond that answers the next questions.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_extent_is_asked_for_by_itself() {
+    for memory in [0, MEMORY] {
+        let rig = Rig::start(0, memory, false).await;
+        rig.target.with(|target| {
+            let units = target.config_mut().units.values_mut();
+            units.for_each(|unit| unit.behavior.lba_status_runs = Some(usize::MAX));
+        });
+        for at in (0..64).step_by(2) {
+            rig.disk.write(at * 4096, &[7; 4096]);
+        }
+        let client = rig.client().await;
+        for at in 0..64_u64 {
+            let state = if at % 2 == 0 { ExtentState::Data } else { ExtentState::Deallocated };
+            let first = soon(client.first_extent(at * 4096, 1 << 20)).await.unwrap().unwrap();
+            assert_eq!((first.offset, first.state), (at * 4096, state));
+            assert!(first.len == 4096 || at == 63);
+        }
+        let rooms = rig.target.with(|target| {
+            let asked = target.commands().iter().filter(|asked| asked.cdb[..2] == [0x9e, 0x12]);
+            asked.map(|asked| asked.cdb[10..14].to_vec()).collect::<Vec<_>>()
+        });
+        let (questions, room) = if memory == 0 { (64, 24) } else { (1, 32 * 1024 - 8_u32) };
+        assert_eq!(rooms, vec![room.to_be_bytes().to_vec(); questions]);
+    }
 }

@@ -8,7 +8,9 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{LunForm, Unit};
 use serde_json::{Value, json};
 
-use crate::support::{BLOCK, MIB, Rig, TARGET, program, refuses, says, stderr, tells};
+use crate::support::{
+    BLOCK, MIB, Rig, TARGET, object, program, refuses, says, stderr, stdout, tells,
+};
 
 const OTHER: &str = "iqn.2026-01.org.example:other";
 
@@ -233,6 +235,33 @@ async fn extents_are_told_without_a_gap() {
          total: 512 KiB data, 512 KiB deallocated\n"
     );
     rig.assert_clean();
+}
+
+/// What was told is shown, and where to go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_extents_than_are_asked_for_are_no_whole_answer() {
+    let rig = Rig::start(8 * MIB).await;
+    rig.disk.write(MIB, &[7; 1 << 20]);
+    let output = program(&["extents", &rig.url(), "--max", "2", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let object = object(&output);
+    assert_eq!((&object["complete"], &object["kind"]), (&false.into(), &"caller".into()));
+    assert_eq!(object["extents"].as_array().unwrap().len(), 2);
+    let error = "the unit tells more than 2 extents: --offset 2097152 shows those behind them, and --max N more at once";
+    assert_eq!(object["error"], error);
+    let rest = tells(&["extents", &rig.url(), "--offset", "2097152", "--max", "2"]);
+    assert_eq!(
+        rest["extents"],
+        json!([{ "offset": 2 * MIB, "length": 6 * MIB, "state": "deallocated" }])
+    );
+    // A unit that tells one block an answer.
+    rig.server.with(|target| {
+        let unit = target.config_mut().units.get_mut(&0).unwrap();
+        unit.behavior.lba_status_blocks = Some(1);
+    });
+    let output = program(&["extents", &rig.url(), "--max", "100"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "0  51200  deallocated\ntotal: 50 KiB deallocated\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(crate) flushes: usize,
     /// Another device has taken its place.
     pub(crate) is_other: bool,
-    /// Requests under way now, and at most.
+    /// Requests under way now, and at most; questions are not counted.
     pub(crate) under_way: (usize, usize),
     /// The request that touches this byte fails.
     pub(crate) fails_at: Option<u64>,
@@ -159,10 +159,18 @@ impl Memory {
     }
 
     async fn dawdle_while(&self, is_held: impl Fn(&State) -> bool) {
-        let millis = {
+        {
             let mut state = self.lock();
             state.under_way.0 += 1;
             state.under_way.1 = state.under_way.1.max(state.under_way.0);
+        }
+        self.wait_while(is_held).await;
+        self.lock().under_way.0 -= 1;
+    }
+
+    async fn wait_while(&self, is_held: impl Fn(&State) -> bool) {
+        let millis = {
+            let mut state = self.lock();
             state.random = state.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             state.random >> 58
         };
@@ -170,7 +178,6 @@ impl Memory {
         while is_held(&self.lock()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.lock().under_way.0 -= 1;
     }
 }
 
@@ -277,7 +284,7 @@ impl Device for Memory {
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {
-            self.dawdle_while(|state| state.holds_extents).await;
+            self.wait_while(|state| state.holds_extents).await;
             let mut state = self.lock();
             state.questions += 1;
             let (mut at, end) = (offset, offset + len);

@@ -110,6 +110,10 @@ impl Device for Disk {
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         boxed(self.extents(offset, len))
     }
+
+    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+        boxed(self.first_extent(offset, len))
+    }
 }
 
 fn boxed<'a, T>(request: impl Future<Output = Result<T, Error>> + Send + 'a) -> IoFuture<'a, T> {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use iscsi_pdu::scsi::{Cdb, LbaStatus, ProvisioningStatus};
+use iscsi_pdu::scsi::{AdditionalSense, Cdb, LbaStatus, ProvisioningStatus};
 
 use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
@@ -16,6 +16,10 @@ use crate::unit::transfer::Transfer;
 
 /// Room for 2047 runs of blocks in one answer, bytes.
 const ANSWER_LEN: u32 = 32 * 1024 - 8;
+/// Room for one run.
+const ONE_LEN: u32 = 24;
+/// [`Disk::states`] asks no more questions than this, and none once it has [`Extent::MAX_TOLD`] runs.
+const MAX_QUESTIONS: usize = 64;
 
 /// Runs of blocks with their states, in order and without a gap.
 pub(super) type States = Vec<(Range<u64>, ExtentState)>;
@@ -23,54 +27,75 @@ pub(super) type States = Vec<(Range<u64>, ExtentState)>;
 impl Disk {
     /// What is known of the bytes of a range without reading them (GET LBA STATUS): extents in order,
     /// without a gap, from `offset` on; no two neighbours are in the same state. There is at least one
-    /// unless the range is empty, but they may end before the range does: ask again from the
-    /// [end](Extent::end) of the last.
+    /// unless the range is empty, and there are [`Extent::MAX_TOLD`] at most. They may end before the
+    /// range does: ask again from the [end](Extent::end) of the last.
     ///
     /// All is data on a unit that is not thinly provisioned, does not know the command, or
-    /// contradicts itself. Blocks that the unit has deallocated read as zeros only where it says so
-    /// (LBPRZ), otherwise they are [`ExtentState::Unknown`]. Every write that had ended when this was
-    /// called shows; one that begins meanwhile may show or not, also one of another initiator.
+    /// contradicts itself; it is not asked again then. Blocks that the unit has deallocated read as zeros only where it says so (LBPRZ), otherwise they are
+    /// [`ExtentState::Unknown`]. Every write that had ended when this was called shows; one that begins
+    /// meanwhile may show or not, also one of another initiator.
     ///
-    /// The unit is asked one question after the other, at present as often as it takes to cover the
-    /// range; many units tell no more than one extent at once.
+    /// The unit is asked one question, so that the caller decides whether the next one is worth its time:
+    /// many units tell one extent an answer.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
     pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
-        self.check_range(offset, len)?;
-        let end = offset + len;
-        if len == 0 || !self.capacity.provisioning_management {
-            return Ok(Extent::all_data(offset, len));
-        }
-        let block_size = u64::from(self.block_size());
-        let lbas = offset / block_size..end.div_ceil(block_size);
-        let Some(found) = self.states(lbas, false).await? else {
-            return Ok(Extent::all_data(offset, len));
-        };
-        let extents = found.into_iter().map(|(lbas, state)| {
-            let start = (lbas.start * block_size).max(offset);
-            Extent::new(start, lbas.end.saturating_mul(block_size).min(end) - start, state)
-        });
-        Ok(extents.collect())
+        self.told(offset, len, ANSWER_LEN).await
     }
 
-    /// The states of blocks, in order and without a gap; `None` if the unit does not tell. They count
-    /// only once it is certain which unit told, if `wants_proof`.
-    pub(super) fn states(
+    /// The first of these [`extents`](Self::extents), in an answer of the unit that has room for one only;
+    /// `None` of an empty range.
+    ///
+    /// # Errors
+    /// As [`extents`](Self::extents).
+    pub async fn first_extent(&self, offset: u64, len: u64) -> Result<Option<Extent>, Error> {
+        Ok(self.told(offset, len, ONE_LEN).await?.first().copied())
+    }
+
+    fn told(
         &self,
-        lbas: Range<u64>,
-        wants_proof: bool,
-    ) -> BoxFuture<'_, Result<Option<States>, Error>> {
+        offset: u64,
+        len: u64,
+        answer_len: u32,
+    ) -> BoxFuture<'_, Result<Vec<Extent>, Error>> {
+        boxed(async move {
+            self.check_range(offset, len)?;
+            let end = offset + len;
+            if len == 0 || !self.tells_states() {
+                return Ok(Extent::all_data(offset, len));
+            }
+            let block_size = u64::from(self.block_size());
+            let lbas = offset / block_size..end.div_ceil(block_size);
+            let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+            if !self.ask(&mut runs, answer_len, false).await? {
+                return Ok(Extent::all_data(offset, len));
+            }
+            let extents = runs.found.into_iter().map(|(lbas, state)| {
+                let start = (lbas.start * block_size).max(offset);
+                Extent::new(start, lbas.end.saturating_mul(block_size).min(end) - start, state)
+            });
+            Ok(extents.collect())
+        })
+    }
+
+    /// Whether it is any use to ask the unit.
+    pub(super) fn tells_states(&self) -> bool {
+        let question = Cdb::get_lba_status(0, 0).operation_code();
+        let across = &self.unit.state().across;
+        self.capacity.provisioning_management && !across.unknown_forms.contains(question)
+    }
+
+    /// The states of blocks, in order and without a gap, which may end before the range does; `None` if the unit
+    /// does not tell. They count only once it is certain which unit told.
+    pub(super) fn states(&self, lbas: Range<u64>) -> BoxFuture<'_, Result<Option<States>, Error>> {
         boxed(async move {
             let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
-            while !runs.is_complete() {
-                let told = match self.lba_status(runs.next, wants_proof).await {
-                    Ok(told) => told,
-                    Err(error) if is_refused(&error) => None,
-                    Err(error) => return Err(error),
-                };
-                if told.and_then(|status| runs.take(&status)).is_none() {
-                    tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
+            for _ in 0..MAX_QUESTIONS {
+                if runs.is_complete() || runs.found.len() >= Extent::MAX_TOLD {
+                    break;
+                }
+                if !self.ask(&mut runs, ANSWER_LEN, true).await? {
                     return Ok(None);
                 }
             }
@@ -78,13 +103,37 @@ impl Disk {
         })
     }
 
-    /// As much as the unit tells at once; `None` if it is not in the format of the standard.
-    async fn lba_status(&self, lba: u64, wants_proof: bool) -> Result<Option<LbaStatus>, Error> {
-        let question = Transfer::query(Cdb::get_lba_status(lba, ANSWER_LEN), ANSWER_LEN as usize);
+    /// Asks for the blocks from the next one on, once; whether the unit tells. One that refuses, or contradicts itself, is
+    /// not asked again.
+    async fn ask(
+        &self,
+        runs: &mut Runs,
+        answer_len: u32,
+        wants_proof: bool,
+    ) -> Result<bool, Error> {
+        let cdb = Cdb::get_lba_status(runs.next, answer_len);
+        let code = cdb.operation_code();
+        let question = Transfer::query(cdb, answer_len as usize);
         let question = if wants_proof { question.with_proof() } else { question };
-        let answer = self.execute(question).await?.answer;
-        Ok(LbaStatus::decode(&answer.data).ok())
+        let told = match self.execute(question).await {
+            Ok(completion) => LbaStatus::decode(&completion.answer.data).ok(),
+            // Of blocks that a unit has lost since it says nothing, and nothing about the command.
+            Err(error) if is_out_of_range(&error) => return Ok(false),
+            Err(error) if is_refused(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let is_told = told.and_then(|status| runs.take(&status)).is_some();
+        if !is_told {
+            tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
+            self.unit.state().across.unknown_forms.add(code);
+        }
+        Ok(is_told)
     }
+}
+
+fn is_out_of_range(error: &Error) -> bool {
+    let code = AdditionalSense::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE;
+    error.sense().is_some_and(|sense| sense.additional == code)
 }
 
 /// The runs of blocks of a range, as the answers tell them.

@@ -129,9 +129,7 @@ impl Disk {
         extent: &Arc<RangeGuard>,
     ) -> Result<Vec<Range<u64>>, Error> {
         let lbas = self.lbas(&blocks);
-        let unknown_forms = &self.unit.state().across.unknown_forms;
-        let question = Cdb::get_lba_status(0, 0).operation_code();
-        let is_possible = self.may_unmap_zeroes() && !unknown_forms.contains(question);
+        let is_possible = self.may_unmap_zeroes() && self.tells_states();
         if !is_possible || !self.granules().has_any_within(&lbas) {
             return Ok(vec![blocks]);
         }
@@ -139,13 +137,13 @@ impl Disk {
             Err(error) if is_refused(&error) => return Ok(vec![blocks]),
             result => result?,
         }
-        let Some(states) = self.states(lbas, true).await? else {
-            unknown_forms.add(question);
-            return Ok(vec![blocks]);
-        };
+        let Some(states) = self.states(lbas.clone()).await? else { return Ok(vec![blocks]) };
         let block_size = u64::from(self.block_size());
+        let told = states.last().map_or(lbas.start, |(lbas, _)| lbas.end);
         let left = states.into_iter().filter(|(_, state)| !state.reads_zeros());
-        Ok(left.map(|(lbas, _)| lbas.start * block_size..lbas.end * block_size).collect())
+        // Of what it has not told by now nothing is known.
+        let left = left.map(|(lbas, _)| lbas).chain((told < lbas.end).then_some(told..lbas.end));
+        Ok(left.map(|lbas| lbas.start * block_size..lbas.end * block_size).collect())
     }
 
     /// Makes whole blocks zero that are not given back.
