@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 
 use iscsi_pdu::TargetAddress;
-use iscsi_session::DiscoveredTarget;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -17,6 +16,7 @@ use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
+use crate::session::node::Discovered;
 use crate::url::portal_name;
 
 impl Opener {
@@ -33,8 +33,8 @@ impl Opener {
         let mut questions = JoinSet::new();
         for portal in 0..self.portals.len() {
             // Where the target has moved for good, it is asked there.
-            let (node, url) = (self.node.clone(), self.url_at(portal));
-            let answer = async move { (url.portal.clone(), node.discover(url).await) };
+            let (node, (url, referral)) = (self.node.clone(), self.way_to(portal));
+            let answer = async move { (url.portal.clone(), node.discover(url, referral).await) };
             questions.spawn(answer.in_current_span());
         }
         while let Some(answer) = questions.join_next().await {
@@ -67,8 +67,8 @@ impl Opener {
 }
 
 /// A target that is listed without an address is at the portal that was asked, which is known.
-fn with_address(mut answer: Vec<DiscoveredTarget>) -> Vec<DiscoveredTarget> {
-    answer.retain(|found| !found.addresses.is_empty());
+fn with_address(mut answer: Discovered) -> Discovered {
+    answer.targets.retain(|found| !found.addresses.is_empty());
     answer
 }
 

@@ -10,6 +10,7 @@ use iscsi_session::{DigestOffer, Secret};
 use super::error::UrlError;
 use super::parameters::Parameters;
 use super::text::{decode, parse_portal};
+use crate::options::redirects::Redirects;
 
 /// What the options of a URL say.
 #[derive(Default)]
@@ -39,6 +40,19 @@ impl UrlOptions {
             "auth" => {
                 let expected = "md5, sha1, sha-256 or sha3-256";
                 put(&mut parameters.chap_algorithm, "auth", value.parse().ok(), expected)
+            }
+            "chap_short_secrets" => {
+                let allowed = match value {
+                    "warn" => Some(true),
+                    "refuse" => Some(false),
+                    _ => None,
+                };
+                let place = &mut parameters.allow_short_secret;
+                put(place, "chap_short_secrets", allowed, "warn or refuse")
+            }
+            "redirects" => {
+                let followed = Redirects::parse(value);
+                put(&mut parameters.redirects, "redirects", followed, "never, same-host or any")
             }
             "target_user" => put(&mut self.target_user, "target_user", text(value), "a name"),
             "target_password" => {
