@@ -225,6 +225,17 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
     refused(&mine, file("\n", 0o600), 1, "holds no password");
     refused(&url, file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
+    let both = [
+        &*mine,
+        "--listen",
+        &listen,
+        "--password-file",
+        file("hunter2hunter2", 0o600),
+        "--target-password-file",
+        path.to_str().unwrap(),
+    ];
+    let output = program(&both).output().unwrap();
+    assert!(complaint(&output).contains("same secret"), "{}", complaint(&output));
     fs::remove_file(&path).unwrap();
     refused(&mine, path.to_str().unwrap(), 1, "check the path");
     assert_eq!(server.with(|target| target.sessions()), 0);

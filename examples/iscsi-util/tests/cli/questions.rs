@@ -1,14 +1,16 @@
 //! Questions to targets and units.
 
 use std::ffi::OsStr;
+use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 
 use iscsi_testkit::config::{Chap, Portal};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{LunForm, Unit};
 use serde_json::{Value, json};
 
-use crate::support::{BLOCK, MIB, Rig, TARGET, program, refuses, says, stderr, tells};
+use crate::support::{BLOCK, MIB, Rig, TARGET, iscsi_util, program, refuses, says, stderr, tells};
 
 const OTHER: &str = "iqn.2026-01.org.example:other";
 
@@ -256,6 +258,48 @@ async fn a_password_comes_from_the_environment() {
     command.env("LIBISCSI_CHAP_USERNAME", "me").env("LIBISCSI_CHAP_PASSWORD", "the right hunter");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// For each kind of subcommand: those with a session, a disk, a discovery session, or a volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn passwords_come_from_files() {
+    let rig = async || {
+        Rig::start_with(MIB, |config| {
+            let mut chap = Chap::new("me", "the right hunter").mutual("you", "the other hunter");
+            chap.discovery = true;
+            config.chap = Some(chap);
+            config.units.get_mut(&0).unwrap().serial = config.names[0].clone();
+        })
+        .await
+    };
+    let (rig, other) = (rig().await, rig().await);
+    let file = |name: &str, content: &str| {
+        let path = std::env::temp_dir().join(format!("iscsi-util-{}-{name}", std::process::id()));
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (own, of_target) =
+        (file("own", "the right hunter\n"), file("target", "the other hunter\n"));
+    let [url, other] = [rig.url(), other.url()].map(|url| url.replace("iscsi://", "iscsi://me@"));
+    let options = ["--password-file", &own, "--target-password-file", &of_target];
+    for command in [
+        &["capacity", &url][..],
+        &["discover", &url],
+        &["perf", "--seconds", "1", &url],
+        &["discard", "--offset", "0", "--length", "512", "--yes", &url],
+    ] {
+        says(&[command, &options].concat());
+    }
+    // Both targets have the unit of one serial number.
+    let output = iscsi_util(&[&["volume", "create", &url, &other][..], &options].concat());
+    assert!(stderr(&output).contains("the same unit"), "{}", stderr(&output));
+    let same = ["capacity", &url, "--password-file", &own, "--target-password-file", &own];
+    refuses(&same, 1, "caller", &["same secret"]);
+    let missing = ["capacity", &url, "--password-file", "/nowhere"];
+    refuses(&missing, 1, "caller", &["password file /nowhere", "check the path"]);
+    refuses(&["capacity", &rig.url(), "--password-file", &own], 2, "caller", &["needs a user"]);
+    [own, of_target].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 /// What a target must prove is no less asked for because it is no text.
