@@ -25,6 +25,7 @@ mod ends;
 mod exclusive;
 mod extents;
 mod flush;
+mod hostile_text;
 mod identity;
 mod loopback;
 mod opening;
