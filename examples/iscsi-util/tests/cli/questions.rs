@@ -4,10 +4,13 @@ use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
-use iscsi_testkit::config::{Chap, Portal};
+use iscsi_testkit::config::{Chap, Portal, Redirect, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{LunForm, Unit};
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
 use serde_json::{Value, json};
 
 use crate::support::{BLOCK, MIB, Rig, TARGET, iscsi_util, program, refuses, says, stderr, tells};
@@ -317,4 +320,39 @@ async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
     command.env("LIBISCSI_CHAP_USERNAME", OsStr::from_bytes(b"m\xe4"));
     let text = stderr(&command.output().unwrap());
     assert!(text.contains("LIBISCSI_CHAP_USERNAME is not UTF-8"), "{text}");
+}
+
+/// A portal that redirects its logins to one at another host.
+async fn redirected() -> (Rig, Server) {
+    let to = Server::start_at(
+        ("127.0.0.2", 0),
+        Target::new(TargetConfig::new(TARGET, RamDisk::new(BLOCK, 2048))),
+        Duration::ZERO,
+    );
+    let to = to.await.unwrap();
+    let address = to.address().to_string();
+    let rig = Rig::start_with(MIB, |config| {
+        config.login.redirect =
+            Some(Redirect { address, permanent: false, after_authentication: false });
+    })
+    .await;
+    (rig, to)
+}
+
+/// Where the sessions really are: of a session, of a disk, and of a volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_portals_of_the_sessions_are_told() {
+    let (rig, to) = redirected().await;
+    let url = rig.at(&format!("/{TARGET}/0?redirects=any"));
+    let there = json!([to.address().to_string()]);
+    for subcommand in [&["capacity"][..], &["perf", "--seconds", "1"]] {
+        let object = tells(&[subcommand, &[&url]].concat());
+        assert_eq!(object["portals"], there, "{subcommand:?}");
+    }
+    assert_eq!(tells(&["discover", &rig.at("?redirects=any")])["portals"], json!([]));
+    let plain = Rig::start(MIB).await;
+    let portal = plain.server.address().to_string();
+    assert_eq!(tells(&["luns", &plain.url()])["portals"], json!([portal]));
+    let parts = ["127.0.0.1", &to.address().to_string(), "redirects=any"];
+    refuses(&["capacity", &rig.url()], 1, "target", &parts);
 }
