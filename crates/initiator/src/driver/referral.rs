@@ -109,7 +109,7 @@ pub(crate) fn portal_at(address: SocketAddr) -> TargetAddress {
         SocketAddr::V6(address) if address.scope_id() != 0 => {
             format!("{}%{}", address.ip(), address.scope_id())
         }
-        address => address.ip().to_string(),
+        SocketAddr::V4(_) | SocketAddr::V6(_) => address.ip().to_string(),
     };
     TargetAddress { host, port: address.port(), portal_group_tag: None }
 }

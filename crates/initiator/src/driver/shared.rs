@@ -166,7 +166,7 @@ impl Shared {
             return;
         }
         let mut home = lock(&self.home);
-        home.note = note.or(home.note.take());
+        home.note = note.or_else(|| home.note.take());
         home.is_left |= home.is_temporary;
         if !home.is_left {
             home.moved_to = Some(address.clone());

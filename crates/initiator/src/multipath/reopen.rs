@@ -167,12 +167,12 @@ impl Opener {
         reached: Option<Connected>,
     ) -> Result<Session, Error> {
         let has_moved = self.moved().contains_key(&portal);
-        let result = self.log_in_once(portal, key, reached).await;
+        let result = Box::pin(self.log_in_once(portal, key, reached)).await;
         if result.is_ok() || !has_moved {
             return result;
         }
         self.moved().remove(&portal);
-        self.log_in_once(portal, key, None).await
+        Box::pin(self.log_in_once(portal, key, None)).await
     }
 
     async fn log_in_once(

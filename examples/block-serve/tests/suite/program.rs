@@ -97,6 +97,7 @@ async fn ends_in_order_by(name: &str) {
     let socket = socket("signal");
     let (child, lines, ready) = started(&url, &socket, &[]);
     assert_eq!((&ready["ready"], &ready["bytes"]), (&true.into(), &4_194_304.into()));
+    assert_eq!(ready["portals"].as_array().unwrap().len(), 1);
     let client = client(&socket).await;
     let data = Bytes::from(vec![7; 1 << 20]);
     client.write_at(1 << 20, vec![data.clone()]).await.unwrap();

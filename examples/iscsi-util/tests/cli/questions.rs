@@ -293,6 +293,9 @@ async fn passwords_come_from_files() {
         &["discard", "--offset", "0", "--length", "512", "--yes", &url],
     ] {
         says(&[command, &options].concat());
+        let mut logged = program(&[command, &options].concat());
+        let said = stderr(&logged.env("RUST_LOG", "trace").output().unwrap());
+        assert!(said.contains("session") && !said.contains("hunter"), "{said}");
     }
     // Both targets have the unit of one serial number.
     let output = iscsi_util(&[&["volume", "create", &url, &other][..], &options].concat());
