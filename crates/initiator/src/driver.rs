@@ -18,6 +18,7 @@ mod lock;
 pub(crate) mod measure;
 pub(crate) mod peer;
 mod queue;
+pub(crate) mod referral;
 pub(crate) mod request;
 pub(crate) mod shared;
 mod stalls;
@@ -230,8 +231,8 @@ impl Driver {
     }
 
     fn announce(&self, notice: &Notice) {
-        if let Notice::Redirected { address, permanent } = notice {
-            self.shared.redirected(address, *permanent);
+        if let Notice::Redirected { permanent, .. } = notice {
+            self.shared.is_redirected(*permanent);
         }
         self.shared.notices.announce(notice);
     }

@@ -195,6 +195,7 @@ pub use multipath::stats::{DiskStats, SessionStats};
 pub use name::default_name;
 pub use options::Options;
 pub use options::lateness::LatenessOptions;
+pub use options::redirects::Redirects;
 pub use options::reopening::ReopeningOptions;
 pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;

@@ -3,6 +3,7 @@
 pub(crate) mod lateness;
 pub(crate) mod policy;
 mod range;
+pub(crate) mod redirects;
 pub(crate) mod reopening;
 pub(crate) mod retry;
 pub(crate) mod sessions;
@@ -18,6 +19,7 @@ use iscsi_tuner::Tuning;
 use crate::options::lateness::LatenessOptions;
 use crate::options::policy::RequestPolicy;
 use crate::options::range::MAX_TIME;
+use crate::options::redirects::Redirects;
 use crate::options::reopening::ReopeningOptions;
 use crate::options::retry::RetryOptions;
 use crate::options::sessions::Sessions;
@@ -53,6 +55,8 @@ pub struct Options {
     /// [`Url::with_environment`](crate::Url::with_environment), and for sockets, see
     /// [`SocketOptions::with_environment`].
     pub use_environment: bool,
+    /// Which redirections of a login are followed. The URL may say otherwise (`redirects`).
+    pub redirects: Redirects,
     /// The random part of the ISIDs (RFC 7143 §11.12.5). Fixed, the sessions of an initiator have
     /// the same identity after a restart, which persistent reservations need; but two processes
     /// with one name and one value end each other's sessions. `None` draws it.
@@ -130,6 +134,7 @@ impl Default for Options {
             timeouts: Timeouts::default(),
             chap: None,
             use_environment: true,
+            redirects: Redirects::default(),
             isid: None,
             socket: SocketOptions::default(),
             tuning: Tuning::default(),
@@ -157,6 +162,7 @@ impl Options {
         with_timeouts(timeouts: Timeouts),
         with_chap(chap: Option<Chap>),
         with_use_environment(use_environment: bool),
+        with_redirects(redirects: Redirects),
         with_isid(isid: Option<[u8; 3]>),
         with_socket(socket: SocketOptions),
         with_tuning(tuning: Tuning),

@@ -3,6 +3,7 @@
 pub(crate) mod node;
 pub(crate) mod path_check;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -120,11 +121,14 @@ impl Session {
             reach.connections,
             Arc::clone(unit_registry),
         ));
+        let is_mutual = config.chap.as_ref().is_some_and(|chap| chap.target.is_some());
+        let redirects = url.parameters.redirects.unwrap_or(options.redirects);
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),
             config.initiator_name.clone(),
             config.chap.as_ref().map(|chap| chap.user.clone()),
+            redirects.of_login(is_mutual),
         );
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
         let (driver, task) = DriverHandle::start(session, peer, Arc::clone(&shared), reach);
@@ -412,6 +416,16 @@ impl Session {
     /// Where the target says that the portal has moved for good (RFC 7143 §11.13.5).
     pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
         self.shared.moved_to()
+    }
+
+    /// What people are told of a redirection to another host, if the login has followed one.
+    pub(crate) fn redirection_note(&self) -> Option<String> {
+        self.shared.redirection_note()
+    }
+
+    /// Where the leading connection led.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.shared.terms.get().and_then(|terms| terms.address)
     }
 
     /// What is done about requests that end badly or are late, by the options and the URL.

@@ -21,6 +21,8 @@
 //! |---|---|
 //! | `auth` | the only CHAP algorithm to offer: `md5`, `sha1`, `sha-256`, `sha3-256` |
 //! | `target_user`, `target_password` | what the target must prove (mutual CHAP) |
+//! | `chap_short_secrets` | `warn`, `refuse`: what comes of a CHAP secret below 96 bits (RFC 7143 §9.2.1) |
+//! | `redirects` | `never`, `same-host`, `any`: which redirections are followed; see [`Redirects`](crate::Redirects) |
 //! | `header_digest`, `data_digest` | `none`, `crc32c`, or a list in order of preference: `none-crc32c`, `crc32c-none` |
 //! | `initial_r2t`, `immediate_data` | `yes`, `no` |
 //! | `first_burst`, `max_burst`, `max_recv_data_segment` | bytes, 512 to 16777215 |
@@ -170,8 +172,8 @@ impl Url {
 
     /// Fills in credentials that the URL lacks from libiscsi's variables:
     /// `LIBISCSI_CHAP_USERNAME`, `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
-    /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set, and those of the target only
-    /// when the initiator has credentials. A password may be any bytes.
+    /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set. A password may be any bytes. What is then still
+    /// half of the credentials, [`chap`](Self::chap) refuses.
     ///
     /// # Errors
     /// [`UrlError::Variable`] when a user name that counts is not UTF-8: it must not count as not set.
@@ -188,16 +190,13 @@ impl Url {
         if self.user.is_none() {
             self.user = user("LIBISCSI_CHAP_USERNAME")?;
         }
-        if self.user.is_none() {
-            return Ok(self);
+        if self.target_user.is_none() {
+            self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
         }
+        // Also where no user is known: a password that nobody uses is a login without authentication that was not meant.
         self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
         self.target_password =
             self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));
-        // Without its password, a user name of the target in the environment asks for nothing.
-        if self.target_password.is_some() && self.target_user.is_none() {
-            self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
-        }
         Ok(self)
     }
 
@@ -207,10 +206,11 @@ impl Url {
     /// When a part of them is missing: half of the credentials must not become none at all.
     pub fn chap(&self) -> Result<Option<Chap>, UrlError> {
         let Some(user) = &self.user else {
-            return match (&self.password, &self.target_password) {
+            let has_target = self.target_user.is_some() || self.target_password.is_some();
+            return match (&self.password, has_target) {
                 (Some(_), _) => Err(UrlError::PasswordAlone),
-                (None, Some(_)) => Err(UrlError::TargetCredentialsAlone),
-                (None, None) => Ok(None),
+                (None, true) => Err(UrlError::TargetCredentialsAlone),
+                (None, false) => Ok(None),
             };
         };
         let Some(password) = &self.password else {
@@ -218,9 +218,7 @@ impl Url {
         };
         let mut chap = Chap::new(user.clone(), password.clone());
         chap.target = self.target_credentials()?;
-        if let Some(algorithm) = self.parameters.chap_algorithm {
-            chap.algorithms = vec![algorithm];
-        }
+        self.parameters.apply_to_chap(&mut chap);
         Ok(Some(chap))
     }
 
@@ -233,7 +231,7 @@ impl Url {
                     None => credentials,
                 }))
             }
-            (Some(user), None) => Err(UrlError::MissingPassword(user.clone())),
+            (Some(user), None) => Err(UrlError::MissingTargetPassword(user.clone())),
             (None, None) => Ok(None),
         }
     }

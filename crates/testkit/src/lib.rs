@@ -64,6 +64,7 @@
 //! | reserve a unit, or fence an initiator off as another host does | [`scsi::Reservations`] of [`scsi::Unit`] |
 //! | reset a unit as another initiator does, put another unit behind a number | [`target::Target`] |
 //! | make things go wrong, at a block or at a PDU | [`fault::Fault`] in the configuration |
+//! | send texts that a terminal would obey | [`hostile_text`] |
 //! | know what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |
 //! | run an initiator without sockets, in virtual time | [`target::Target`]: bytes in, bytes out |
 //! | the same over a wire with latency and losses | [`link::Link`] |
@@ -102,6 +103,7 @@ pub mod crc32c;
 pub mod disk;
 pub mod fault;
 pub mod frame;
+pub mod hostile_text;
 pub mod link;
 pub mod opcode;
 pub mod pdu;

@@ -197,6 +197,11 @@ impl Units {
         }
     }
 
+    /// The disks, in their order.
+    pub fn disks(&self) -> impl Iterator<Item = &Disk> {
+        self.0.iter().map(|unit| &unit.disk)
+    }
+
     /// Ends the sessions with all units in order, side by side.
     ///
     /// # Errors

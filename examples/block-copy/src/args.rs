@@ -6,6 +6,7 @@ mod guard;
 mod link;
 mod output;
 mod passes;
+mod passwords;
 mod rate;
 mod resumption;
 
@@ -20,6 +21,7 @@ pub use iscsi_examples_common::session_count::SessionCount;
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth};
 pub use output::OutputArgs;
 pub use passes::{PassArgs, WhenNotConverging};
+pub use passwords::PasswordArgs;
 pub use rate::RateArgs;
 pub(crate) use rate::parse_limit;
 pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
@@ -27,11 +29,11 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
 ///
 /// SOURCE and DESTINATION are each a path (regular file, block device, FIFO), `-` for standard
-/// input or output, or a URL: `iscsi://user:password@host:port/target/lun?option=value`, where user,
+/// input or output, or a URL: `iscsi://user@host:port/target/lun?option=value`, where user,
 /// port and options may be left out, or the URI of an NBD export: `nbd://host:port/export`,
 /// `nbd+unix:///export?socket=PATH`, or `volume:FILE`: several units as one device, as FILE describes it (see
-/// `iscsi-util volume`). A password need not stand in the URL, where other users may
-/// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well, and --password-file.
+/// `iscsi-util volume`). The password of the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME
+/// and LIBISCSI_CHAP_PASSWORD are read as well. In a URL all users of the host may see it.
 ///
 /// `block-copy --jobs FILE` runs many copies side by side: see `block-copy --jobs --help`.
 ///
@@ -68,6 +70,9 @@ pub struct Args {
     /// How it is sent.
     #[command(flatten)]
     pub link: LinkArgs,
+    /// Where the passwords are.
+    #[command(flatten)]
+    pub passwords: PasswordArgs,
     /// How it goes on after an end before its time.
     #[command(flatten)]
     pub resumption: ResumptionArgs,
@@ -90,6 +95,7 @@ impl Args {
             delta: DeltaArgs::default(),
             passes: PassArgs::default(),
             link: LinkArgs::default(),
+            passwords: PasswordArgs::default(),
             resumption: ResumptionArgs::default(),
             rate: RateArgs::default(),
             output: OutputArgs::default(),

@@ -15,6 +15,7 @@ use crate::clients::MAX_CLIENTS;
 use crate::error::Error;
 use crate::lines::{Line, Lines};
 use crate::orders::Orders;
+use crate::output::json_line;
 use crate::sharing::{SHARE, Told};
 
 /// Connections at once: those of processes that share the tree, and some for orders.
@@ -71,7 +72,7 @@ async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
                 Ok(client) => return client.serve(lines, writer).await,
                 Err(error) => Told::Error(error).to_string(),
             },
-            None => format!("{}\n", orders.obey(&text)),
+            None => json_line(&orders.obey(&text)),
         };
         writer.write_all(answer.as_bytes()).await?;
         if !is_whole {

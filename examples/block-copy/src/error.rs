@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_copy::{Difference, NbdError, Progress};
+use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{Kind, file_advice};
-use iscsi_examples_common::password_file::PasswordFileError;
 use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::ErrorKind;
@@ -214,9 +214,9 @@ pub enum Error {
     /// Everything was copied, but an end that is a unit is another one now, or does not say which.
     #[error("{0}; everything was copied, but what was copied may be of another unit")]
     Unconfirmed(Box<Self>),
-    /// There is no password in the file for it.
+    /// There is no password for it, or one for two hosts.
     #[error(transparent)]
-    Password(#[from] PasswordFileError),
+    Password(#[from] CredentialsError),
     /// A checkpoint cannot be used, or not be written.
     #[error("checkpoint {name}: {cause}{}", file_advice(cause.kind()))]
     Checkpoint {

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
-use iscsi_examples_common::password_file;
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::{Row, Size};
 
@@ -151,8 +150,7 @@ async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     check_side_files(args)?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
-    let urls = [&mut from, &mut to].into_iter().flat_map(Location::urls_mut);
-    password_file::apply(args.link.password_file.as_deref(), urls).await?;
+    args.passwords.apply(Some(&mut from), &mut to).await?;
     Ok([from, to])
 }
 
@@ -399,7 +397,8 @@ impl<'a> Job<'a> {
             reason.clone_into(&mut spread.reason);
         }
         let member = unit.member_name().cloned();
-        Reach { side: unit.side(), member, spread, connections: unit.connections() }
+        let (portals, connections) = (unit.portals(), unit.connections());
+        Reach { side: unit.side(), member, spread, portals, connections }
     }
 
     /// How deep the queues are by now.

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
+use crate::output::json_line;
 use crate::stop::Stop;
 
 /// Lines that wait until somebody reads them, at most; more of them are left out.
@@ -42,7 +43,7 @@ impl JsonLines {
 
     /// Puts one there, if there is room.
     pub(crate) fn put(&self, object: &Value) {
-        drop(self.lines.try_send(format!("{object}\n")));
+        drop(self.lines.try_send(json_line(object)));
     }
 
     /// Waits until all are written; once the work shall stop, only a moment.

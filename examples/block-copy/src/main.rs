@@ -14,6 +14,7 @@ use block_copy::{
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::failure;
 use iscsi_examples_common::program::Program;
+use iscsi_initiator::printable;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 
@@ -72,7 +73,7 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
             let has_data = standard_output::is_named_by(destination);
             if args.output.wants_json() && !has_data {
                 // That it failed is told all the same.
-                drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
+                drop(output::print_object(&failure.to_json(), &stop).await);
             }
             Err(failure.error)
         }
@@ -84,8 +85,7 @@ async fn tell(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), 
         say(&format!("{text}\n"));
     }
     if args.output.wants_json() {
-        let text = format!("{json}\n");
-        output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
+        output::print_object(json, stop).await.map_err(|cause| Error::Output { cause })?;
     }
     Ok(())
 }
@@ -97,9 +97,7 @@ async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
         |results| jobs_object(results),
     );
     if args.output.wants_json() {
-        output::print(format!("{object}\n"), &stop)
-            .await
-            .map_err(|cause| Error::Output { cause })?;
+        output::print_object(&object, &stop).await.map_err(|cause| Error::Output { cause })?;
     }
     Ok(results?.iter().map(status).max().unwrap_or_default())
 }
@@ -115,7 +113,8 @@ fn tell_job(args: &JobsArgs, JobResult { name, result }: &JobResult) {
             say(&format!("{name}: {report}\n"))
         }
         Ok(_) => {}
-        Err(failure) => say(&format!("block-copy: {name}: {failure}\n")),
+        // Text of a peer may be in it.
+        Err(failure) => say(&format!("block-copy: {name}: {}\n", printable(&failure.to_string()))),
     }
 }
 

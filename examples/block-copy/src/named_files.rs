@@ -44,10 +44,11 @@ pub(crate) fn all(args: &Args, [from, to]: [&Location; 2]) -> Vec<NamedFile> {
         ("--checkpoint", args.resumption.checkpoint.as_deref(), Use::Replaced),
         ("--digests", args.delta.digests.as_deref(), Use::Replaced),
         ("--ranges", ranges, Use::Read),
-        ("--password-file", args.link.password_file.as_deref(), Use::Read),
     ];
+    let passwords = args.passwords.files().map(|(option, path)| (option, path, Use::Read));
     let named = files
         .into_iter()
+        .chain(passwords)
         .filter_map(|(what, path, use_)| Some(NamedFile { what, path: path?.to_owned(), use_ }));
     named.collect()
 }

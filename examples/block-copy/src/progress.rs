@@ -11,6 +11,7 @@ use iscsi_copy::Progress as CopyProgress;
 use crate::output;
 use crate::standing::{Standing, clock};
 use crate::terminal;
+use iscsi_initiator::printable;
 use iscsi_initiator::tuning::Size;
 
 /// How progress is shown.
@@ -80,7 +81,9 @@ impl Progress {
     /// Tells how a second went: as a line, or behind the bar.
     pub(crate) fn tell(&self, standing: &Standing) {
         match &self.display {
-            Display::Bar(bar) => output::aside(|| bar.set_message(standing.to_string())),
+            Display::Bar(bar) => {
+                output::aside(|| bar.set_message(printable(&standing.to_string())))
+            }
             Display::Lines => say(&format!("{}\n", standing.line(self.title))),
             Display::Nothing => {}
         }

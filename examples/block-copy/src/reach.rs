@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use iscsi_initiator::{Connections, Spread};
+use serde_json::{Value, json};
 
 use crate::side::Side;
 
@@ -16,6 +17,8 @@ pub struct Reach {
     pub member: Option<Arc<str>>,
     /// Over how many sessions it is spread, and why.
     pub spread: Spread,
+    /// The portals that its sessions are with: not those of the URL where logins were redirected.
+    pub portals: Vec<String>,
     /// The connections of its first session.
     pub connections: Connections,
 }
@@ -31,6 +34,11 @@ impl Reach {
     fn place(&self) -> String {
         let member = self.member.iter().map(|member| format!(", {member}"));
         std::iter::once(self.side.to_string()).chain(member).collect()
+    }
+
+    /// The portals for programs, with the end that they are of.
+    pub(crate) fn portals_to_json(&self) -> Value {
+        json!({ "end": self.place(), "portals": self.portals })
     }
 
     /// The same without what did not go as wished, for those who were told when it came up.

@@ -113,6 +113,7 @@ impl Report {
             "sessions_reason": spread.map(|spread| spread.reason.as_str()),
             "notes": self.reaches.iter().flat_map(Reach::notes).chain(self.notes.clone()).collect::<Vec<_>>(),
             "destination_held": self.destination_held,
+            "portals": self.reaches.iter().map(Reach::portals_to_json).collect::<Vec<_>>(),
             "connections": reach.map_or(0, |reach| reach.connections.open),
             "queue_depth": self.queue_depth,
             "io_size": self.plan.io_size.value,

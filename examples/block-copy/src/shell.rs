@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use iscsi_examples_common::credentials::VARIABLES;
 use iscsi_examples_common::host_lock::ChildLock;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, dup};
@@ -108,6 +109,16 @@ async fn read(stdout: Option<ChildStdout>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// A command line that does not get to know the passwords of this process.
+fn shell(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line);
+    for variable in VARIABLES {
+        command.env_remove(variable);
+    }
+    command
+}
+
 /// A command and all that it has started, while it runs. Nothing of it outlives this.
 #[derive(Debug)]
 struct Group {
@@ -121,13 +132,13 @@ impl Group {
     fn start(line: &str, output: Stdio, lock: &ChildLock) -> io::Result<Self> {
         let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let inherited = lock.descriptors().map(dup).collect::<Result<Vec<OwnedFd>, _>>()?;
-        let mut guard = Command::new("sh");
-        guard.arg("-c").arg(GUARD).process_group(0).kill_on_drop(true);
+        let mut guard = shell(GUARD);
+        guard.process_group(0).kill_on_drop(true);
         guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let guard = guard.spawn()?;
         let id = guard.id().and_then(|id| i32::try_from(id).ok());
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(line).process_group(id.unwrap_or_default());
+        let mut command = shell(line);
+        command.process_group(id.unwrap_or_default());
         command.stdin(Stdio::null()).stdout(output);
         // What it inherits is meant to be.
         command.env("LVM_SUPPRESS_FD_WARNINGS", "1");
@@ -165,13 +176,24 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    fn shell(line: &str) -> Shell {
+    fn of(line: &str) -> Shell {
         Shell::new("--option", line, &Stop::never())
+    }
+
+    /// A command of the user's may log its environment, or start what does.
+    #[tokio::test]
+    async fn a_command_gets_to_know_no_credentials() {
+        let command = shell("true");
+        let kept: Vec<_> =
+            command.as_std().get_envs().filter(|(_, value)| value.is_some()).collect();
+        assert!(kept.is_empty(), "{kept:?}");
+        let removed = command.as_std().get_envs().map(|(name, _)| name.to_owned());
+        assert_eq!(removed.collect::<Vec<_>>().len(), VARIABLES.len());
     }
 
     #[tokio::test]
     async fn what_a_command_prints_counts_if_it_succeeds() {
-        assert_eq!(shell("cat; echo 1 2; echo 3 4").output().await.unwrap(), "1 2\n3 4\n");
+        assert_eq!(of("cat; echo 1 2; echo 3 4").output().await.unwrap(), "1 2\n3 4\n");
         for (line, part) in [
             ("echo 1; exit 3", "--option: the command ended with status 3"),
             ("kill -9 $$", "--option: the command was ended by a signal: 9"),
@@ -179,7 +201,7 @@ mod tests {
             ("printf '\\377'", "is no text"),
             ("cat /dev/zero", "more than 64 MiB"),
         ] {
-            let error = shell(line).output().await.unwrap_err().to_string();
+            let error = of(line).output().await.unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

@@ -1,9 +1,9 @@
 //! What the command line says.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::named_socket::{SocketAccess, parse_group, parse_mode};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::time;
@@ -20,9 +20,9 @@ const CACHE: u64 = 64 << 20;
 
 /// Serves a logical unit to NBD clients: QEMU, nbdcopy, nbdkit, the kernel's own nbd.
 ///
-/// URL is iscsi://user:password@host:port/target/lun?option=value, where user, port and options may be
-/// left out. A password need not stand in the URL, where other users may see it: LIBISCSI_CHAP_USERNAME and
-/// LIBISCSI_CHAP_PASSWORD are read as well, and --password-file.
+/// URL is iscsi://user@host:port/target/lun?option=value, where user, port and options may be left out. The password of
+/// the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as
+/// well. In a URL all users of the host may see it.
 ///
 /// volume:FILE in its place serves several units as one device, as FILE describes it: see iscsi-util volume.
 ///
@@ -98,10 +98,9 @@ pub struct Args {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
-    /// Reads the CHAP password from the first line of FILE, if the URL has none: it is seen neither in a list of
-    /// processes nor in the environment.
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
+    /// Where the passwords are.
+    #[command(flatten)]
+    pub passwords: PasswordFiles,
 }
 
 impl Args {

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind};
-use iscsi_examples_common::password_file::PasswordFileError;
 use iscsi_examples_common::place::PlaceError;
 use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::volume::VolumeError;
@@ -26,9 +26,9 @@ pub enum Error {
     /// The file of a volume, or a unit of it.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// There is no password in the file for it.
+    /// There is no password for it, or one for two hosts.
     #[error(transparent)]
-    Password(#[from] PasswordFileError),
+    Password(#[from] CredentialsError),
     /// Nobody can listen there.
     #[error("{address}: {cause}")]
     Listen {

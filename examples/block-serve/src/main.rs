@@ -44,5 +44,5 @@ async fn serve(args: &Args, stop: &Stop) -> Result<(), Error> {
 }
 
 async fn print(object: &serde_json::Value, stop: &Stop) -> Result<(), Error> {
-    output::print(format!("{object}\n"), stop).await.map_err(Error::Output)
+    output::print_object(object, stop).await.map_err(Error::Output)
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
-use iscsi_examples_common::place::{Opened, Place};
-use iscsi_examples_common::{password_file, unit};
+use iscsi_examples_common::place::{Opened, Place, portals};
+use iscsi_examples_common::unit;
 use iscsi_initiator::{Options, ReopeningOptions};
 use serde_json::{Value, json};
 
@@ -51,12 +51,15 @@ impl Ready {
     /// What is served, and where, for programs.
     #[must_use]
     pub fn to_json(&self, args: &Args) -> Value {
-        let device = self.server.layers().opened().handle();
+        let opened = self.server.layers().opened();
+        let device = opened.handle();
+        let portals: Vec<_> = opened.disks().into_iter().flat_map(portals).collect();
         json!({
             "ready": true,
             "bytes": device.capacity(),
             "block_size": device.limits().block_size,
             "addresses": self.addresses(args),
+            "portals": portals,
         })
     }
 
@@ -170,7 +173,7 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
 
 async fn open(args: &Args) -> Result<Opened, Error> {
     let mut place = Place::parse(&args.unit).await?;
-    password_file::apply(args.password_file.as_deref(), place.urls_mut()).await?;
+    args.passwords.apply(place.urls_mut()).await?;
     let mut options = Options::default();
     options.sessions = args.sessions.into();
     // Clients may wait for a target that comes back later, too.

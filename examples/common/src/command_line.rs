@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::failure::{self, Kind};
 use crate::manual;
-use crate::output::say;
+use crate::output::{json_line, say};
 use crate::standard_output;
 
 /// Reads the command line. A wrong one ends the process with status 2 and tells why on standard
@@ -45,7 +45,7 @@ pub fn parse<A: Parser>(known: Value) -> A {
         if wants_object && !may_have_data {
             let object = failure::object(known, &sentence(&complaint), Kind::Caller);
             // The status tells it as well.
-            drop(writeln!(io::stdout(), "{object}"));
+            drop(io::stdout().write_all(json_line(&object).as_bytes()));
         }
         say(&complaint);
         exit(error.exit_code())

@@ -9,7 +9,7 @@
 //! | [`log`] | what the crates below have to tell |
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
 //! | [`output`] | standard output and standard error |
-//! | [`password_file`] | the file that a password is read from |
+//! | [`credentials`], [`password_file`] | which unit gets which password; the file that one is read from |
 //! | [`boxed`] | futures that are compiled where they are made |
 //! | [`place`], [`volume`] | what is opened: a unit, or several as one device by the file that describes them |
 //! | [`program`] | a program from its first word to its exit status |
@@ -22,6 +22,7 @@
 
 pub mod boxed;
 pub mod command_line;
+pub mod credentials;
 pub mod failure;
 pub mod host_lock;
 pub mod log;

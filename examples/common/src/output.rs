@@ -1,18 +1,59 @@
 //! Standard output and standard error, which somebody else reads, or does not.
+//!
+//! Text of targets and servers may be in what is said. So all control characters but line feeds are escaped here, whatever
+//! the places have done where such text comes in: none moves a cursor, changes a colour or reverses what follows on a terminal.
 
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 
+use iscsi_initiator::printable;
+use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use crate::stop::Stop;
 
-/// Writes a text to standard output. A reader that takes nothing is not waited for once the work
+/// Writes lines to standard output. A reader that takes nothing is not waited for once the work
 /// shall stop.
 ///
 /// # Errors
 /// What the system says, or [`ErrorKind::Interrupted`] when the text was not taken before the end.
 pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
+    write_all(printable_lines(&text), stop).await
+}
+
+/// Writes an object to standard output, as a line.
+///
+/// # Errors
+/// As [`print`].
+pub async fn print_object(object: &Value, stop: &Stop) -> io::Result<()> {
+    write_all(json_line(object), stop).await
+}
+
+/// An object as a line of JSON, with its end. What a terminal would obey is escaped as JSON does it.
+#[must_use]
+pub fn json_line(object: &Value) -> String {
+    let mut line = String::new();
+    // Outside of strings there is ASCII only, and control characters below 0x20 are escaped already.
+    for character in object.to_string().chars() {
+        let mut bytes = [0; 4];
+        let text = character.encode_utf8(&mut bytes);
+        if printable(text) == *text {
+            line.push(character);
+        } else {
+            // A string takes everything.
+            _ = write!(line, "\\u{:04x}", u32::from(character));
+        }
+    }
+    line + "\n"
+}
+
+/// The text with all control characters escaped but line feeds.
+fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
     let write = spawn_blocking(move || {
         let mut output = io::stdout().lock();
         output.write_all(text.as_bytes())?;
@@ -27,6 +68,7 @@ pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
 /// Puts whole lines on standard error. That nobody is there who hears them is no reason to end.
 /// Whoever waits until they are taken, the sessions go on; see [`aside`].
 pub fn say(lines: &str) {
+    let lines = printable_lines(lines);
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
 }
 
@@ -39,5 +81,34 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
         _ => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const HOSTILE: &str = "a\u{1b}[2J\r\t\0\u{7f}\u{9b}\u{202e}\u{2028}b";
+
+    #[test]
+    fn of_all_that_a_terminal_obeys_only_line_feeds_stay() {
+        let lines = printable_lines(&format!("one\n{HOSTILE}\n\nlast \u{78c1}\u{76d8}\n"));
+        assert!(lines.chars().all(|shown| !shown.is_control() || shown == '\n'), "{lines:?}");
+        assert_eq!(lines.lines().count(), 4);
+        assert!(lines.ends_with("\n\nlast \u{78c1}\u{76d8}\n") && lines.contains("\\u{1b}[2J"));
+        assert_eq!(printable_lines(&lines), lines);
+    }
+
+    #[test]
+    fn an_object_is_read_back_as_it_was() {
+        let object = json!({ "a": HOSTILE, HOSTILE: ["\u{78c1}\u{10348}", "\\", 1.5] });
+        let line = json_line(&object);
+        let (last, rest) = line.as_bytes().split_last().unwrap();
+        assert_eq!(*last, b'\n');
+        assert!(rest.iter().all(|byte| !byte.is_ascii_control()), "{line}");
+        assert!(line.contains("\\u009b\\u202e\\u2028b") && line.contains('\u{10348}'), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), object);
     }
 }

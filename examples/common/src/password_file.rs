@@ -1,86 +1,31 @@
 //! The file that a password is read from.
 
-use std::env;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use iscsi_initiator::{Secret, Url};
-use thiserror::Error as ThisError;
-use tokio::task::spawn_blocking;
-
-use crate::failure::file_advice;
-use crate::output::say;
+use iscsi_initiator::Secret;
 
 /// A password has no more bytes.
 const MAX_LEN: usize = 4096;
 /// The longest line of one, with its end.
 const MAX_LINE: usize = MAX_LEN + b"\r\n".len();
 
-/// Why there is no password. Each is the fault of whoever wrote the command line.
-#[derive(Debug, ThisError)]
-#[non_exhaustive]
-pub enum PasswordFileError {
-    /// No URL wants a password.
-    #[error(
-        "--password-file needs a user to whom it belongs; write iscsi://USER@HOST/..., or set \
-         LIBISCSI_CHAP_USERNAME"
-    )]
-    NoUser,
-    /// The file cannot be read, or holds none.
-    #[error("password file {}: {cause}{}", path.display(), file_advice(cause.kind()))]
-    Unreadable {
-        /// Which one.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-}
-
-impl PasswordFileError {
-    /// The exit status that stands for the error: 2 for a wrong command line, else 1.
-    #[must_use]
-    pub const fn status(&self) -> u8 {
-        match self {
-            Self::NoUser => 2,
-            Self::Unreadable { .. } => 1,
-        }
-    }
-}
-
-/// Gives the password in a file, its first line, to each URL that has none and names a user, or whose user is in the
-/// environment. A file that others may read is warned of on standard error.
+/// The password, and whether others than the owner of the file may read it.
+///
+/// It is the first line of the file, of any bytes, without the end of the line (a line feed, or a carriage return and a line
+/// feed). What stands below is not read. The file may be a pipe.
 ///
 /// # Errors
-/// When no URL wants it, or there is none.
-pub async fn apply<'a>(
-    path: Option<&Path>,
-    urls: impl IntoIterator<Item = &'a mut Url>,
-) -> Result<(), PasswordFileError> {
-    let Some(path) = path else { return Ok(()) };
-    let has_user = env::var_os("LIBISCSI_CHAP_USERNAME").is_some_and(|user| !user.is_empty());
-    let wants = |url: &Url| url.password.is_none() && (url.user.is_some() || has_user);
-    let urls: Vec<_> = urls.into_iter().filter(|url| wants(url)).collect();
-    if urls.is_empty() {
-        return Err(PasswordFileError::NoUser);
-    }
-    let owned: PathBuf = path.into();
-    let read = spawn_blocking(move || read(&owned)).await.map_err(io::Error::from).flatten();
-    let (secret, is_open) =
-        read.map_err(|cause| PasswordFileError::Unreadable { path: path.into(), cause })?;
-    if is_open {
-        let path = path.display();
-        say(&format!("warning: password file {path}: others may read it; chmod 600 {path}\n"));
-    }
-    urls.into_iter().for_each(|url| url.password = Some(secret.clone()));
-    Ok(())
-}
-
-/// The password, and whether others than the owner of the file may read it.
-fn read(path: &Path) -> io::Result<(Secret, bool)> {
+/// When the file cannot be read, is a directory, or holds no password.
+pub(crate) fn read(path: &Path) -> io::Result<(Secret, bool)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        let why = "it is a directory; name a file whose first line is the password";
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
     let bytes = first_line(file)?;
     if bytes.is_empty() || bytes.len() > MAX_LEN {
         let why = "it holds no password, which is its first line, of 1 to 4096 bytes";
@@ -102,4 +47,45 @@ fn first_line(mut from: impl Read) -> io::Result<Vec<u8>> {
         }
     }
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(content: &[u8]) -> Vec<u8> {
+        first_line(content).unwrap()
+    }
+
+    #[test]
+    fn the_first_line_is_the_password_whatever_its_bytes() {
+        for (content, password) in [
+            (&b"secret"[..], &b"secret"[..]),
+            (b"secret\n", b"secret"),
+            (b"secret\r\n", b"secret"),
+            (b"secret\nmore\n", b"secret"),
+            (b" a b \n", b" a b "),
+            (b"\xff\xfe\x00\x01\n", b"\xff\xfe\x00\x01"),
+            (b"a\rb\r\r\n", b"a\rb\r"),
+            (b"", b""),
+            (b"\n", b""),
+        ] {
+            assert_eq!(line(content), password, "{content:?}");
+        }
+    }
+
+    /// A device that never ends is read no further than a password can be.
+    #[test]
+    fn no_more_is_read_than_a_password_has() {
+        assert_eq!(first_line(io::repeat(b'x')).unwrap().len(), MAX_LINE);
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.to_string().contains("holds no password"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_is_no_password_file() {
+        let error = read(Path::new("/")).unwrap_err();
+        assert!(error.to_string().contains("it is a directory"), "{error}");
+        assert_eq!(read(Path::new("/nowhere/file")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
 }

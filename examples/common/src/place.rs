@@ -1,5 +1,6 @@
 //! What the command line names to be opened: a unit, or a volume of several.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +125,13 @@ impl Opened {
         }
         failed
     }
+}
+
+/// The portals that the sessions of a disk are with, each once: not those of its URL where logins were redirected.
+#[must_use]
+pub fn portals(disk: &Disk) -> Vec<String> {
+    let portals = disk.stats().sessions.into_iter().map(|session| session.portal);
+    portals.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 impl From<Disk> for Opened {

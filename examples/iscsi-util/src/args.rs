@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::time;
 
 use crate::capacity::Capacity;
@@ -20,9 +21,9 @@ use crate::volume::Volume;
 
 /// Asks iSCSI targets and their units what they are, how far they are and how fast.
 ///
-/// URL is iscsi://user:password@host:port/target/lun?option=value, where user, port and options may
-/// be left out. A password need not stand in the URL, where other users may see it:
-/// LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
+/// URL is iscsi://user@host:port/target/lun?option=value, where user, port and options may be left out. The password of
+/// the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as
+/// well. In a URL all users of the host may see it.
 ///
 /// Answers go to standard output, progress and errors to standard error. The exit status is 0 when
 /// the answer is complete, 1 after an error, 2 for a wrong command line, 130 after an interrupt.
@@ -42,6 +43,9 @@ pub struct Args {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN", global = true)]
     pub initiator_name: Option<String>,
+    /// Where the passwords are.
+    #[command(flatten)]
+    pub passwords: PasswordFiles,
 }
 
 /// What to do.

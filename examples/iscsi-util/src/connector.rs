@@ -1,9 +1,12 @@
 //! Sessions, opened and closed.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsi_examples_common::unit;
-use iscsi_initiator::{Initiator, LogicalUnit, Options, Session, Url};
+use iscsi_examples_common::credentials::PasswordFiles;
+use iscsi_examples_common::{place, unit};
+use iscsi_initiator::{Disk, Initiator, LogicalUnit, Options, Session, Url};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -18,10 +21,40 @@ const LOGOUT: Duration = Duration::from_secs(3);
 pub struct Connector {
     /// The initiator's name; `None` for the one that is made from this host's.
     pub initiator_name: Option<String>,
+    /// Where the passwords are.
+    pub passwords: PasswordFiles,
     /// How long to wait for a target that is not up yet.
     pub wait: Duration,
+    /// The portals that there were sessions with.
+    pub portals: Portals,
     /// The wish to stop.
     pub stop: Stop,
+}
+
+/// Portals that there were sessions with: not those of the URLs where logins were redirected. Clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub struct Portals(Arc<Mutex<BTreeSet<String>>>);
+
+impl Portals {
+    /// All so far.
+    #[must_use]
+    pub fn all(&self) -> Vec<String> {
+        self.lock().iter().cloned().collect()
+    }
+
+    /// There is a session with this one.
+    pub fn add(&self, portal: String) {
+        self.lock().insert(portal);
+    }
+
+    /// A disk has sessions with these.
+    pub fn of(&self, disk: &Disk) {
+        place::portals(disk).into_iter().for_each(|portal| self.add(portal));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Connector {
@@ -32,6 +65,25 @@ impl Connector {
     pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
         let options = options.with_open_patience(self.wait);
         Ok(unit::initiator(self.initiator_name.as_deref(), options)?)
+    }
+
+    /// Reads a URL, and gives it its passwords.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with a file of a password; [`Error::Interrupted`] while one is read.
+    pub async fn url(&self, url: &str) -> Result<Url, Error> {
+        let mut url = parse(url)?;
+        self.give_passwords(vec![&mut url]).await?;
+        Ok(url)
+    }
+
+    /// Gives URLs of one target, or of one volume, their passwords.
+    ///
+    /// # Errors
+    /// As [`url`](Self::url).
+    pub async fn give_passwords(&self, urls: Vec<&mut Url>) -> Result<(), Error> {
+        // A file may be a pipe that nothing comes of.
+        Ok(self.unless(self.passwords.apply(urls)).await??)
     }
 
     /// Works on a session with the target of a URL, and logs out.
@@ -72,9 +124,10 @@ impl Connector {
         options: Options,
         work: impl AsyncFnOnce(&Session, &Url) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let url = parse(url)?;
+        let url = self.url(url).await?;
         let initiator = self.initiator(options)?;
         let session = self.unless(initiator.connect(&url)).await??;
+        session.portal().into_iter().for_each(|portal| self.portals.add(portal.to_string()));
         let result = work(&session, &url).await;
         // Whatever was asked is answered; how the goodbye goes changes nothing.
         drop(self.stop.hurry(timeout(LOGOUT, session.logout())).await);

@@ -4,7 +4,7 @@ use clap::Args;
 use iscsi_initiator::{DiscoveredTarget, Options, TargetAddress};
 use serde_json::{Value, json};
 
-use crate::connector::{self, Connector};
+use crate::connector::Connector;
 use crate::error::Error;
 use crate::report::Report;
 
@@ -21,7 +21,7 @@ impl Discover {
     /// # Errors
     /// When it does not answer, or cannot be understood.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
-        let url = connector::parse(&self.url)?;
+        let url = connector.url(&self.url).await?;
         let initiator = connector.initiator(Options::default())?;
         let targets = connector.unless(initiator.discover(&url)).await??;
         let members = json!({ "targets": targets.iter().map(target).collect::<Vec<_>>() });

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::volume::VolumeError;
@@ -26,6 +27,9 @@ pub enum Error {
     /// A file that describes a volume, or its units.
     #[error(transparent)]
     Described(#[from] VolumeError),
+    /// There is no password for it.
+    #[error(transparent)]
+    Password(#[from] CredentialsError),
     /// A file that cannot be written.
     #[error("{}: {cause}{}", path.display(), file_advice(cause.kind()))]
     File {
@@ -83,6 +87,7 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Password(cause) => cause.status(),
             Self::Interrupted | Self::Abandoned(_) => 130,
             Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Volume(cause) if is_usage(cause) => 2,
@@ -102,7 +107,10 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Usage(_) | Self::MoreExtents { .. } | Self::Conflict { .. } => Kind::Caller,
+            Self::Usage(_)
+            | Self::Password(_)
+            | Self::MoreExtents { .. }
+            | Self::Conflict { .. } => Kind::Caller,
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
             Self::Volume(cause) => cause.fault().into(),
             Self::Described(cause) => cause.kind(),

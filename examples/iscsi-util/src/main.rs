@@ -27,7 +27,7 @@ async fn answer(args: &Args, stop: &Stop) -> Result<(), Error> {
     {
         // That it failed is told all the same.
         let object = error.to_json(args.command.name());
-        drop(output::print(format!("{object}\n"), stop).await);
+        drop(output::print_object(&object, stop).await);
     }
     let report = result?;
     tell(args, &report, stop).await?;
@@ -35,10 +35,10 @@ async fn answer(args: &Args, stop: &Stop) -> Result<(), Error> {
 }
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
-    let text = if args.json {
-        format!("{}\n", report.to_json(args.command.name()))
+    let told = if args.json {
+        output::print_object(&report.to_json(args.command.name()), stop).await
     } else {
-        report.text.clone()
+        output::print(report.text.clone(), stop).await
     };
-    output::print(text, stop).await.map_err(Error::Output)
+    told.map_err(Error::Output)
 }

@@ -68,8 +68,9 @@ impl Perf {
     /// Without the consent to write; when there is no unit, or it does not fit the options. What goes
     /// wrong later ends the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
-        let url = connector::parse(&self.url)?;
+        connector::parse(&self.url)?;
         self.check()?;
+        let url = connector.url(&self.url).await?;
         let mut options = Options::default();
         options.timeouts.command = Some(COMMAND);
         options.sessions = Sessions::Fixed(self.sessions);
@@ -77,6 +78,7 @@ impl Perf {
         let initiator = connector.initiator(options)?;
         let disk = connector.unless(initiator.disk(&url)).await??;
         let result = self.measure(connector, &disk).await;
+        connector.portals.of(&disk);
         let end = self.close(connector, &disk).await;
         let (measured, error) = result?;
         Ok(self.report(&measured).ending(error.or(end)))

@@ -159,7 +159,8 @@ impl Import {
 impl Described {
     /// The description, and the first thing that is not as it says.
     async fn show(&self, connector: &Connector) -> Result<Report, Error> {
-        let description = file::load(&self.file).await?;
+        let mut description = file::load(&self.file).await?;
+        connector.give_passwords(description.urls_mut().collect()).await?;
         let found = self.open(connector, &description).await;
         let (capacity, models) = match &found {
             Ok(volume) => {
@@ -194,7 +195,8 @@ impl Described {
     }
 
     async fn check(&self, connector: &Connector) -> Result<Report, Error> {
-        let description = file::load(&self.file).await?;
+        let mut description = file::load(&self.file).await?;
+        connector.give_passwords(description.urls_mut().collect()).await?;
         let volume = self.open(connector, &description).await?;
         let (path, count, bytes) =
             (self.file.display(), volume.members().len(), Size(volume.capacity()));
@@ -212,6 +214,7 @@ impl Described {
         let initiator = connector.initiator(Options::default())?;
         let opening = file::open(&self.file, description, &initiator);
         let volume = connector.unless(opening).await??;
+        volume.members().iter().for_each(|member| connector.portals.of(member.device()));
         let logout = async {
             for member in volume.members() {
                 drop(member.device().logout().await);
@@ -226,11 +229,13 @@ impl Described {
 /// Works on units, and logs out.
 async fn with_units(
     connector: &Connector,
-    urls: Vec<(Url, String)>,
+    mut urls: Vec<(Url, String)>,
     work: impl AsyncFnOnce(Units) -> Result<Report, Error>,
 ) -> Result<Report, Error> {
+    connector.give_passwords(urls.iter_mut().map(|(url, _)| url).collect()).await?;
     let initiator = connector.initiator(Options::default())?;
     let units = connector.unless(Units::open(urls, &initiator)).await??;
+    units.disks().for_each(|disk| connector.portals.of(disk));
     let result = work(units.clone()).await;
     drop(connector.stop.hurry(timeout(LOGOUT, units.logout())).await);
     result

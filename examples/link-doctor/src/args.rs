@@ -4,14 +4,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
+use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::time;
 use iscsi_initiator::tuning::{Bandwidth, Policy, Tuning};
 
 /// Measures the link to an iSCSI target and explains it. Nothing is ever written to the unit.
 ///
-/// The URL is iscsi://user:password@host:port/target/lun?option=value, where user, port, unit and
-/// options may be left out; without a unit nothing is read. A password need not stand in the URL,
-/// where other users may see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
+/// The URL is iscsi://user@host:port/target/lun?option=value, where user, port, unit and options may be left out; without a
+/// unit nothing is read. The password of the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME and
+/// LIBISCSI_CHAP_PASSWORD are read as well. In a URL all users of the host may see it.
 ///
 /// The report goes to standard output, progress and errors to standard error. The exit status is 0
 /// when the report is complete, 3 when it is and packets of full length do not arrive (a path-MTU black
@@ -48,6 +49,9 @@ pub struct Args {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
+    /// Where the passwords are.
+    #[command(flatten)]
+    pub passwords: PasswordFiles,
 }
 
 impl Args {

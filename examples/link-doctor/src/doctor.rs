@@ -41,7 +41,9 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, E
         if volume::path(OsStr::new(&args.url)).is_some() {
             return Err(Error::Volume);
         }
-        let url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
+        let mut url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
+        let given = stop.unless(args.passwords.apply(vec![&mut url])).await;
+        given.ok_or(Error::Interrupted)??;
         let initiator = initiator(args)?;
         progress::connecting(&url);
         let connect = stop.unless(initiator.connect(&url)).await;
@@ -211,13 +213,16 @@ impl<'a> Examination<'a> {
     fn who(&self, initiator: &Initiator, url: &Url, negotiated: &Negotiated) -> Who {
         let mut portal = url.clone();
         (portal.target, portal.lun) = (None, None);
+        let named = portal.to_string();
         if let Some(address) = self.session.portal() {
             portal.portal = address.clone();
         }
+        let portal = portal.to_string();
         Who {
             target: self.session.target().map(ToString::to_string).unwrap_or_default(),
             alias: negotiated.target_alias.clone(),
-            portal: portal.to_string(),
+            redirected_from: (portal != named).then_some(named),
+            portal,
             initiator: initiator.name().to_string(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind};
 use iscsi_examples_common::program::ProgramError;
 use serde_json::{Value, json};
@@ -15,6 +16,9 @@ pub enum Error {
     /// No session came about: a wrong URL or name, no target, no admission.
     #[error(transparent)]
     Session(#[from] iscsi_initiator::Error),
+    /// There is no password for it.
+    #[error(transparent)]
+    Password(#[from] CredentialsError),
     /// Several units are named where one is meant.
     #[error("a volume has a link for each of its units; name the URL of one of them")]
     Volume,
@@ -49,6 +53,7 @@ impl Error {
         match self {
             Self::Interrupted => 130,
             Self::Volume => 2,
+            Self::Password(cause) => cause.status(),
             Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Session(_)
             | Self::Link(_)
@@ -67,7 +72,7 @@ impl Error {
             Self::Session(cause) | Self::Link(cause) | Self::Unit(cause) | Self::Read(cause) => {
                 cause.fault().into()
             }
-            Self::Empty | Self::Volume => Kind::Caller,
+            Self::Empty | Self::Volume | Self::Password(_) => Kind::Caller,
             Self::Interrupted => Kind::Interrupted,
             Self::Output(_) | Self::Runtime(_) => Kind::System,
         }

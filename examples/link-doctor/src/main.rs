@@ -26,7 +26,7 @@ async fn examine(args: &Args, stop: &Stop) -> Result<u8, Error> {
         && args.json
     {
         // That it failed is told all the same.
-        drop(output::print(format!("{}\n", error.to_json()), stop).await);
+        drop(output::print_object(&error.to_json(), stop).await);
     }
     let report = result?;
     tell(args, &report, stop).await?;
@@ -35,6 +35,10 @@ async fn examine(args: &Args, stop: &Stop) -> Result<u8, Error> {
 }
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
-    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
-    output::print(text, stop).await.map_err(Error::Output)
+    let told = if args.json {
+        output::print_object(&report.to_json(), stop).await
+    } else {
+        output::print(report.to_string(), stop).await
+    };
+    told.map_err(Error::Output)
 }

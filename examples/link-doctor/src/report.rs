@@ -55,6 +55,8 @@ pub struct Who {
     pub alias: Option<String>,
     /// The portal of the session, as a URL.
     pub portal: String,
+    /// The portal that the URL names, if it has redirected the login to that one.
+    pub redirected_from: Option<String>,
     /// The initiator's name.
     pub initiator: String,
 }

@@ -1,6 +1,7 @@
 //! The connections of the session: the one it begins with, those that join it, and their ends.
 
 use std::future::ready;
+use std::net::SocketAddr;
 
 use iscsi_pdu::{Cid, TargetAddress};
 use iscsi_session::{SessionError, SubmitError, TransportError};
@@ -8,6 +9,7 @@ use iscsi_session::{SessionError, SubmitError, TransportError};
 use super::Driver;
 use super::transports::{Transport, span_of};
 use crate::driver::connector::{Connected, Opening};
+use crate::driver::referral::portal_at;
 use crate::driver::shared::{LoginResult, SessionPhase};
 use crate::error::ConnectError;
 
@@ -18,14 +20,17 @@ impl Driver {
     /// Opens a connection. Those that join go where the leading one is.
     pub(super) fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
         let is_first = cid == LEADING && address.is_none();
-        let portal = match (cid, address) {
-            (LEADING, address) => self.peer.turn_to(address),
-            (_, Some(address)) => address,
-            (_, None) => self.peer.portal().clone(),
+        let (portal, referral) = match (cid, address) {
+            (LEADING, address) => {
+                self.peer.turn_to(address);
+                (self.peer.portal().clone(), self.peer.referral())
+            }
+            (_, Some(address)) => (address, Some(self.peer.redirection())),
+            (_, None) => (self.peer.portal().clone(), self.peer.referral()),
         };
         let opening = match self.reached.take().filter(|_| is_first) {
             Some(connected) => Box::pin(ready(Ok(*connected))) as Opening,
-            None => self.connector.open(portal),
+            None => self.connector.open(portal, referral),
         };
         self.transports.push(Transport::new(cid, opening));
         self.calls_loop = true;
@@ -37,6 +42,7 @@ impl Driver {
             Ok(connected) => {
                 if cid == LEADING {
                     self.peer.reached();
+                    self.followed(connected.1.address());
                 }
                 self.session.handle_connected(cid, self.now());
                 if let Some(transport) =
@@ -57,9 +63,22 @@ impl Driver {
         }
     }
 
+    /// The leading connection has followed a redirection, if there was one.
+    fn followed(&self, address: SocketAddr) {
+        let Some(referral) = self.peer.referral() else { return };
+        let note = referral.note(self.peer.portal(), address);
+        if let Some(note) = &note {
+            tracing::warn!("{note}");
+        }
+        self.shared.redirected(&portal_at(address), note);
+    }
+
     /// Closes a connection as the session wants it.
     pub(super) fn close(&mut self, cid: Cid, abortive: bool) {
         if let Some(transport) = self.remove(cid) {
+            if let Some(tuner) = transport.tuner() {
+                self.peer.left(tuner.address().ip());
+            }
             transport.close(abortive);
         }
     }
@@ -96,7 +115,9 @@ impl Driver {
             self.add_connections(negotiated.max_connections);
             // The leading connection logs in once.
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
-            drop(self.shared.terms.set(LoginResult { negotiated, portal, tsih }));
+            let leading = self.transports.iter().find(|transport| transport.cid == LEADING);
+            let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
+            drop(self.shared.terms.set(LoginResult { negotiated, portal, address, tsih }));
         }
         self.note_window();
         self.shared.phase.set(SessionPhase::LoggedIn);

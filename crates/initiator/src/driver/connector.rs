@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::driver::io::{Network, Socket};
 use crate::driver::measure::tuner::Tuner;
+use crate::driver::referral::Referral;
 use crate::error::ConnectError;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
 use crate::url::portal_name;
@@ -63,9 +64,9 @@ impl Segments {
 
 impl Connector {
     /// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
-    /// equal share of the time that is left.
-    pub(crate) fn open(&self, portal: TargetAddress) -> Opening {
-        Box::pin(self.clone().connect(portal))
+    /// equal share of the time that is left. Of a portal that a peer has named, those that the peer may name.
+    pub(crate) fn open(&self, portal: TargetAddress, referral: Option<Referral>) -> Opening {
+        Box::pin(self.clone().connect(portal, referral))
     }
 
     /// The addresses of a portal; none where they are not found out in time.
@@ -73,9 +74,17 @@ impl Connector {
         self.resolve(portal, Instant::now() + self.limit).await.unwrap_or_default()
     }
 
-    async fn connect(self, portal: TargetAddress) -> Result<Connected, ConnectError> {
+    async fn connect(
+        self,
+        portal: TargetAddress,
+        referral: Option<Referral>,
+    ) -> Result<Connected, ConnectError> {
         let deadline = Instant::now() + self.limit;
-        let addresses = self.resolve(&portal, deadline).await?;
+        let mut addresses = self.resolve(&portal, deadline).await?;
+        if let Some(referral) = referral {
+            // What the name leads to now, so that no name service can go round it.
+            addresses = referral.permitted(&portal, addresses)?;
+        }
         let mut last = None;
         for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
             let left = u32::try_from(left).unwrap_or(u32::MAX);
@@ -199,7 +208,7 @@ mod tests {
                 segments: Segments::Fixed(None),
             };
             let portal = TargetAddress::parse("disk.example").unwrap();
-            let error = crate::Error::from(connector.open(portal).await.err().unwrap());
+            let error = crate::Error::from(connector.open(portal, None).await.err().unwrap());
             assert_eq!(error.is_transient(), passes, "{error}");
         }
     }

@@ -1,9 +1,13 @@
 //! Whom a session talks to, so that an error can say it.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_session::{SessionError, TaskError, Timer, TransportError};
 
+use crate::driver::referral::Referral;
 use crate::error::{ConnectError, Error, LoginFailure, SessionFailure};
+use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
 /// The two ends of a session, and whether they have met.
@@ -13,6 +17,12 @@ pub(crate) struct Peer {
     home: TargetAddress,
     /// The portal in use: another one after a redirection.
     portal: TargetAddress,
+    /// Who has redirected to it.
+    referral: Option<Referral>,
+    /// Which redirections are followed.
+    redirects: Redirects,
+    /// Where the connection led that was closed last.
+    left: Option<IpAddr>,
     target: Option<IscsiName>,
     initiator: IscsiName,
     user: Option<String>,
@@ -26,20 +36,49 @@ impl Peer {
         target: Option<IscsiName>,
         initiator: IscsiName,
         user: Option<String>,
+        redirects: Redirects,
     ) -> Self {
         let home = portal.clone();
-        Self { home, portal, target, initiator, user, reached: false, connect_error: None }
+        Self {
+            home,
+            portal,
+            referral: None,
+            redirects,
+            left: None,
+            target,
+            initiator,
+            user,
+            reached: false,
+            connect_error: None,
+        }
     }
 
     pub(crate) const fn portal(&self) -> &TargetAddress {
         &self.portal
     }
 
-    /// Chooses the portal for the next connection; `None` is the one of the URL.
-    pub(crate) fn turn_to(&mut self, address: Option<TargetAddress>) -> TargetAddress {
+    /// Who has redirected to the portal in use.
+    pub(crate) const fn referral(&self) -> Option<Referral> {
+        self.referral
+    }
+
+    /// A connection to this address is closed; it may have redirected the login.
+    pub(crate) const fn left(&mut self, address: IpAddr) {
+        self.left = Some(address);
+    }
+
+    /// A redirection by the connection that was closed last.
+    pub(crate) fn redirection(&self) -> Referral {
+        // Without a known address no other is the same, nor any of this host or link permitted.
+        let by = self.left.unwrap_or(IpAddr::V4(Ipv4Addr::BROADCAST));
+        Referral::redirection(by, self.redirects)
+    }
+
+    /// Chooses the portal for the next connection, after a redirection; `None` is the one of the URL.
+    pub(crate) fn turn_to(&mut self, address: Option<TargetAddress>) {
+        self.referral = address.is_some().then(|| self.redirection());
         self.portal = address.unwrap_or_else(|| self.home.clone());
         self.reached = false;
-        self.portal.clone()
     }
 
     /// A TCP connection to the portal stands.

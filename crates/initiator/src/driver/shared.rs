@@ -1,6 +1,7 @@
 //! What the handles of a session and its driver share.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(crate) enum SessionPhase {
 pub(crate) struct LoginResult {
     pub(crate) negotiated: Negotiated,
     pub(crate) portal: TargetAddress,
+    /// Where the leading connection led.
+    pub(crate) address: Option<IpAddr>,
     /// Zero where the target gives its sessions no handle.
     pub(crate) tsih: Tsih,
 }
@@ -48,8 +51,12 @@ pub(crate) struct LoginResult {
 #[derive(Debug, Default)]
 struct Home {
     moved_to: Option<TargetAddress>,
+    /// The target says that it is not for good.
+    is_temporary: bool,
     /// A redirection for the time being: what comes behind it moves that portal only.
     is_left: bool,
+    /// What people are told of a redirection to another host.
+    note: Option<String>,
 }
 
 /// The common ground of all handles of a session and its driver.
@@ -151,16 +158,27 @@ impl Shared {
         look(&mut lock(&self.connections))
     }
 
-    /// The first login was redirected.
-    pub(crate) fn redirected(&self, address: &TargetAddress, is_permanent: bool) {
+    /// A login is redirected; whether that is followed is not known yet.
+    pub(crate) fn is_redirected(&self, is_permanent: bool) {
+        lock(&self.home).is_temporary = !is_permanent;
+    }
+
+    /// The first login has followed a redirection to this address.
+    pub(crate) fn redirected(&self, address: &TargetAddress, note: Option<String>) {
         if !matches!(self.phase.get(), SessionPhase::LoggingIn) {
             return;
         }
         let mut home = lock(&self.home);
-        home.is_left |= !is_permanent;
+        home.note = note.or_else(|| home.note.take());
+        home.is_left |= home.is_temporary;
         if !home.is_left {
             home.moved_to = Some(address.clone());
         }
+    }
+
+    /// What people are told of a redirection to another host.
+    pub(crate) fn redirection_note(&self) -> Option<String> {
+        lock(&self.home).note.clone()
     }
 
     /// Where the target says that its portal has moved for good.

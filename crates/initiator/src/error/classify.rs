@@ -5,6 +5,7 @@ use iscsi_pdu::scsi::Status;
 use iscsi_session::{SubmitError, TaskError};
 
 use crate::error::Error;
+use crate::error::connect::ConnectError;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 use crate::error::sense::{kind_of_sense, kind_of_status};
@@ -116,6 +117,7 @@ impl Error {
             | Self::NoRuntime
             | Self::InsideRuntime
             | Self::RuntimeNotStarted(_) => Fault::Caller,
+            Self::Connect(ConnectError::NotFollowed { .. }) => Fault::Target,
             Self::Connect(_)
             | Self::OverlapsUnsettled { .. }
             | Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => Fault::Network,

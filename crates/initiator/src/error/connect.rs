@@ -1,6 +1,6 @@
 //! Why no TCP connection came about.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
@@ -47,6 +47,17 @@ pub enum ConnectError {
         /// The portal, `host:port`.
         portal: String,
     },
+    /// The target sends the login on to where it is not followed, or names a portal that is not used; see
+    /// [`Redirects`](crate::Redirects).
+    #[error("the target at {by} names {portal}, {reason}")]
+    NotFollowed {
+        /// The address of the portal that says so.
+        by: IpAddr,
+        /// The portal that it names, `host:port`.
+        portal: String,
+        /// Why, and what can be done.
+        reason: &'static str,
+    },
     /// Anything else.
     #[error("cannot connect to {address}: {reason}; check the address and the route")]
     Failed {
@@ -61,6 +72,7 @@ impl ConnectError {
     pub(super) const fn kind(&self) -> ErrorKind {
         match self {
             Self::HostUnknown { .. } => ErrorKind::NotFound,
+            Self::NotFollowed { .. } => ErrorKind::Authentication,
             Self::Refused { .. } => ErrorKind::Refused,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
             Self::NameService { .. } | Self::Failed { .. } => ErrorKind::Unreachable,

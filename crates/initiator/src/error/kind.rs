@@ -39,7 +39,7 @@ use std::io;
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The target does not admit the initiator, or one side could not prove itself: check user,
-    /// passwords, the initiator's name and the target's access list.
+    /// passwords, the initiator's name and the target's access list. Or it names a host that it may not send the initiator to.
     Authentication,
     /// There is no such host, target or logical unit: check the name.
     NotFound,

@@ -79,8 +79,8 @@ impl fmt::Display for LoginFailure {
             ),
             (Some((2, 1)), None) => write!(
                 f,
-                "{portal} wants a user name and a password ({cause}); give them in the URL, as in \
-                 iscsi://user:password@host/target/lun"
+                "{portal} wants a user name and a password ({cause}); name the user as in iscsi://USER@HOST/..., and put the \
+                 password into a password file, or into the variable LIBISCSI_CHAP_PASSWORD"
             ),
             (Some((2, 2)), _) => write!(
                 f,

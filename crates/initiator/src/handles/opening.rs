@@ -32,7 +32,9 @@ pub(super) fn discover(
     node: &Node,
     url: Url,
 ) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
-    boxed(async move { patiently(node, &url, || node.discover(url.clone())).await })
+    boxed(async move {
+        patiently(node, &url, || node.discover(url.clone(), None)).await.map(|found| found.targets)
+    })
 }
 
 /// Tries to open something behind a URL, again and again as long as the opening patience lasts and waiting may help. A

@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 
 use iscsi_pdu::{IscsiName, TargetAddress};
-use iscsi_session::DiscoveredTarget;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -18,6 +17,7 @@ use crate::multipath::path::Path;
 use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
+use crate::session::node::Discovered;
 use crate::url::portal_name;
 
 impl Opener {
@@ -36,8 +36,9 @@ impl Opener {
         loop {
             for portal in portals.by_ref().take(FIRST_LOGINS.saturating_sub(questions.len())) {
                 // Where the target has moved for good, it is asked there.
-                let (node, url) = (self.node.clone(), self.url_at(portal));
-                let answer = async move { (url.portal.clone(), node.discover(url).await) };
+                let (node, (url, referral)) = (self.node.clone(), self.way_to(portal));
+                let answer =
+                    async move { (url.portal.clone(), node.discover(url, referral).await) };
                 questions.spawn(answer.in_current_span());
             }
             match questions.join_next().await {
@@ -55,11 +56,11 @@ impl Opener {
     fn learn(
         &self,
         target: &IscsiName,
-        mut answer: Vec<DiscoveredTarget>,
+        mut answer: Discovered,
         aliases: &[TargetAddress],
     ) -> Vec<TargetAddress> {
         // A target that is listed without an address is at the portal that was asked, which is known.
-        answer.retain(|found| !found.addresses.is_empty());
+        answer.targets.retain(|found| !found.addresses.is_empty());
         let Learnt { new, dropped } = self.portals.learn(target, &answer, aliases);
         if dropped > 0 {
             let note = format!(

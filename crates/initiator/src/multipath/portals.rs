@@ -1,12 +1,16 @@
 //! The portals that lead to the unit: those that were named, and those that the target names when it is asked.
 
 use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iscsi_pdu::{IscsiName, TargetAddress};
-use iscsi_session::DiscoveredTarget;
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::driver::referral::Referral;
+use crate::session::node::Discovered;
+use crate::url::portal_name;
 
 /// The most portals of a disk. Those of the URL are used in any case; of those that the target names, as many as there is
 /// room for.
@@ -18,7 +22,7 @@ pub(crate) const FIRST_LOGINS: usize = 4;
 /// A list of portals, each known by its place in it; they are only added.
 #[derive(Debug)]
 pub(crate) struct Portals {
-    all: Mutex<Vec<TargetAddress>>,
+    all: Mutex<Vec<Portal>>,
     /// How many of them, the first ones, are those of the URL.
     of_url: usize,
     /// Whether the target is asked for all that it has.
@@ -39,12 +43,21 @@ pub(crate) struct Learnt {
     pub(crate) dropped: usize,
 }
 
+/// A portal, and who has named it; `None` is the URL.
+#[derive(Clone, Debug)]
+struct Portal {
+    address: TargetAddress,
+    referral: Option<Referral>,
+}
+
 impl Portals {
     /// These, which were named by the URL.
-    pub(crate) const fn new(named: Vec<TargetAddress>, are_asked_for: bool) -> Self {
+    pub(crate) fn new(named: Vec<TargetAddress>, are_asked_for: bool) -> Self {
+        let named = named.into_iter().map(|address| Portal { address, referral: None });
+        let all: Vec<_> = named.collect();
         Self {
-            of_url: named.len(),
-            all: Mutex::new(named),
+            of_url: all.len(),
+            all: Mutex::new(all),
             are_asked_for,
             are_named: AtomicBool::new(false),
             proven: Mutex::new(BTreeSet::new()),
@@ -67,11 +80,16 @@ impl Portals {
     }
 
     pub(crate) fn get(&self, portal: usize) -> Option<TargetAddress> {
-        self.lock().get(portal).cloned()
+        self.lock().get(portal).map(|portal| portal.address.clone())
+    }
+
+    /// Who has named a portal, unless the URL does.
+    pub(crate) fn referral(&self, portal: usize) -> Option<Referral> {
+        self.lock().get(portal).and_then(|portal| portal.referral)
     }
 
     pub(crate) fn all(&self) -> Vec<TargetAddress> {
-        self.lock().clone()
+        self.lock().iter().map(|portal| portal.address.clone()).collect()
     }
 
     /// Waits until a login at this portal may begin. What is returned is kept until the login has ended. A portal that
@@ -95,36 +113,48 @@ impl Portals {
         portal < self.of_url || proven.contains(&portal)
     }
 
-    /// Takes in what SendTargets names for a target. The aliases are known already, under other names.
+    /// Takes in what SendTargets names for a target. The aliases are known already, under other names. An address that the
+    /// peer may not name is left out; that of a name is found out later.
     pub(crate) fn learn(
         &self,
         target: &IscsiName,
-        answer: &[DiscoveredTarget],
+        answer: &Discovered,
         aliases: &[TargetAddress],
     ) -> Learnt {
         self.are_named.store(true, Ordering::Relaxed);
+        let referral = answer.by.map(Referral::record);
         let mut all = self.lock();
-        let known = all.clone();
+        let known: Vec<_> = all.iter().map(|portal| portal.address.clone()).collect();
         let mut seen: HashSet<_> = known.iter().chain(aliases).map(place).collect();
-        let named = answer.iter().filter(|found| found.name == *target);
-        let mut learnt = Learnt::default();
+        let named = answer.targets.iter().filter(|found| found.name == *target);
+        let (mut learnt, mut refused) = (Learnt::default(), None);
         for address in named.flat_map(|found| &found.addresses) {
             if !seen.insert(place(address)) {
                 continue;
             }
-            if all.len() < MAX_PORTALS {
-                all.push(address.clone());
+            if let Some(why) = referral.and_then(|referral| referral.refusal(ip_of(address)?)) {
+                refused.get_or_insert((address, why));
+            } else if all.len() < MAX_PORTALS {
+                all.push(Portal { address: address.clone(), referral });
                 learnt.new.push(address.clone());
             } else {
                 learnt.dropped += 1;
             }
         }
+        if let Some((address, why)) = refused {
+            tracing::warn!("the target names the portal {}, {why}", portal_name(address));
+        }
         learnt
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<TargetAddress>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Portal>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The address of a host that is not a name. A zone says on which link it is, which changes nothing.
+fn ip_of(address: &TargetAddress) -> Option<IpAddr> {
+    address.host.split('%').next()?.parse().ok()
 }
 
 /// What makes a portal: the group that an address names does not.
@@ -152,7 +182,8 @@ mod tests {
             let url = Url::parse(&format!("iscsi://{url}/{target}/0?portals=auto")).unwrap();
             let portals = Portals::new(vec![url.portal.clone()], url.all_portals);
             let answer = format!("TargetName={target}\0TargetAddress={address}\0");
-            let answer = decode_send_targets(answer.as_bytes()).unwrap();
+            let targets = decode_send_targets(answer.as_bytes()).unwrap();
+            let answer = Discovered { targets, by: None };
             let learnt = portals.learn(url.target.as_ref().unwrap(), &answer, &[]);
             assert_eq!(learnt, Learnt::default());
         }
@@ -169,7 +200,8 @@ mod tests {
             let [_, first, second, third] = u32::try_from(number / 2).unwrap().to_be_bytes();
             answer += &format!("TargetAddress=11.{first}.{second}.{third}:3260,1\0");
         }
-        let answer = decode_send_targets(answer.as_bytes()).unwrap();
+        let targets = decode_send_targets(answer.as_bytes()).unwrap();
+        let answer = Discovered { targets, by: None };
         let portals = Portals::new(vec![url.portal.clone()], url.all_portals);
         for new in [MAX_PORTALS - 1, 0] {
             let learnt = portals.learn(url.target.as_ref().unwrap(), &answer, &[]);
@@ -204,5 +236,26 @@ mod tests {
             all.push(future.await);
         }
         all
+    }
+
+    /// A target elsewhere does not lead the initiator to services of its own host or link.
+    #[test]
+    fn dsc_05_portals_of_this_host_are_learnt_only_from_it() {
+        let target = IscsiName::parse("iqn.2026-01.org.example:disk").unwrap();
+        let learnt_from = |by: &str| {
+            let text = format!(
+                "TargetName={target}\0TargetAddress=127.0.0.1:22\0TargetAddress=[fe80::1%eth0]:3260\0\
+                 TargetAddress=198.51.100.1:3260,1\0TargetAddress=san.example:3260\0"
+            );
+            let targets = decode_send_targets(text.as_bytes()).unwrap();
+            let portals = Portals::new(Vec::new(), true);
+            let answer = Discovered { targets, by: Some(by.parse().unwrap()) };
+            let Learnt { new, .. } = portals.learn(&target, &answer, &[]);
+            assert!((0..new.len()).all(|portal| portals.referral(portal).is_some()));
+            new.into_iter().map(|address| address.host).collect::<Vec<_>>()
+        };
+        assert_eq!(learnt_from("192.0.2.1"), ["198.51.100.1", "san.example"]);
+        assert_eq!(learnt_from("fe80::2"), ["fe80::1%eth0", "198.51.100.1", "san.example"]);
+        assert_eq!(learnt_from("127.0.0.2").len(), 4);
     }
 }

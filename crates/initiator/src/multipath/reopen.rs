@@ -9,6 +9,7 @@ use iscsi_session::{SessionError, Timer};
 use tokio::time::{Instant, sleep};
 
 use crate::driver::connector::Connected;
+use crate::driver::referral::Referral;
 use crate::error::Error;
 use crate::error::outlook::Outlook;
 use crate::multipath::access::{Access, Rank};
@@ -171,12 +172,12 @@ impl Opener {
         reached: Option<Connected>,
     ) -> Result<Session, Error> {
         let has_moved = self.moved().contains_key(&portal);
-        let result = self.log_in_once(portal, key, reached).await;
+        let result = Box::pin(self.log_in_once(portal, key, reached)).await;
         if result.is_ok() || !has_moved {
             return result;
         }
         self.moved().remove(&portal);
-        self.log_in_once(portal, key, None).await
+        Box::pin(self.log_in_once(portal, key, None)).await
     }
 
     async fn log_in_once(
@@ -187,7 +188,12 @@ impl Opener {
     ) -> Result<Session, Error> {
         // The questions to the unit wait for no request of the disk: those may wait for this session.
         let questions = Budget::of(self.node.options());
-        let session = self.node.start_at(&self.url_at(portal), key, &questions, reached)?;
+        let (url, referral) = self.way_to(portal);
+        let reached = match reached {
+            None if referral.is_some() => Some(self.node.reach(&url, referral).await?),
+            reached => reached,
+        };
+        let session = self.node.start_at(&url, key, &questions, reached)?;
         session.logged_in().await?;
         self.remember(portal, &session);
         Ok(session)
@@ -201,6 +207,9 @@ impl Opener {
         }
         if let Some(note) = session.path_note() {
             self.report.note_once(note);
+        }
+        if let Some(note) = session.redirection_note() {
+            self.report.note_logged(note);
         }
         if let Some(address) = session.moved_to() {
             self.moved().insert(portal, address);
@@ -286,13 +295,14 @@ impl Opener {
 
     /// A connection to where the target has moved from a portal, or to the portal itself.
     fn reach(&self, portal: usize) -> impl Future<Output = Reached> + Send + use<> {
-        let (url, own) = (self.url_at(portal), self.portals.get(portal));
+        let ((url, referral), own) = (self.way_to(portal), self.portals.get(portal));
+        let of_own = self.portals.referral(portal);
         let node = self.node.clone();
         async move {
-            let reached = node.reach(&url).await;
+            let reached = node.reach(&url, referral).await;
             match own {
                 Some(own) if reached.is_err() && own != url.portal => {
-                    Ok(node.reach(&Url { portal: own, ..url }).await?)
+                    Ok(node.reach(&Url { portal: own, ..url }, of_own).await?)
                 }
                 Some(_) | None => Ok(reached?),
             }
@@ -467,12 +477,21 @@ impl Opener {
     }
 
     pub(crate) fn url_at(&self, portal: usize) -> Url {
+        self.way_to(portal).0
+    }
+
+    /// Where a portal is now, and who has named it, as far as that is still to be judged: where the target has moved is
+    /// kept as the address that was.
+    pub(super) fn way_to(&self, portal: usize) -> (Url, Option<Referral>) {
         let mut url = self.url.clone();
-        let moved = self.moved();
-        if let Some(portal) = moved.get(&portal).cloned().or_else(|| self.portals.get(portal)) {
-            url.portal = portal;
+        if let Some(moved) = self.moved().get(&portal) {
+            url.portal = moved.clone();
+            return (url, None);
         }
-        url
+        if let Some(own) = self.portals.get(portal) {
+            url.portal = own;
+        }
+        (url, self.portals.referral(portal))
     }
 
     fn moved(&self) -> MutexGuard<'_, BTreeMap<usize, TargetAddress>> {

@@ -125,6 +125,11 @@ impl Report {
 
     pub(crate) fn note(&self, note: String) {
         self.log(|| tracing::warn!("{note}"));
+        self.note_logged(note);
+    }
+
+    /// Notes what the log has already.
+    pub(crate) fn note_logged(&self, note: String) {
         self.with(|spread| {
             spread.notes.retain(|old| *old != note);
             if spread.notes.len() == MAX_NOTES {

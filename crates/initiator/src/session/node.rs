@@ -1,6 +1,6 @@
 //! The iSCSI node behind an initiator: its name, and the sessions started under it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -14,6 +14,7 @@ use crate::driver::connector::{Connected, Connector, Opening, Reach, Segments};
 use crate::driver::io::Network;
 use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
+use crate::driver::referral::Referral;
 use crate::error::Error;
 use crate::options::Options;
 use crate::runtime;
@@ -47,6 +48,14 @@ struct Inner {
     disks: AtomicU32,
     challenges: IssuedChallenges,
     common: Common,
+}
+
+/// What SendTargets has brought.
+#[derive(Debug)]
+pub(crate) struct Discovered {
+    pub(crate) targets: Vec<DiscoveredTarget>,
+    /// The address of who says so.
+    pub(crate) by: Option<IpAddr>,
 }
 
 impl Node {
@@ -123,9 +132,9 @@ impl Node {
         url.with_environment(|name| std::env::var_os(name))
     }
 
-    /// A TCP connection to the portal of a URL, for a session to begin with.
-    pub(crate) fn reach(&self, url: &Url) -> Opening {
-        self.connector_as_known().open(url.portal.clone())
+    /// A TCP connection to the portal of a URL, which a peer may have named, for a session to begin with.
+    pub(crate) fn reach(&self, url: &Url, referral: Option<Referral>) -> Opening {
+        self.connector_as_known().open(url.portal.clone(), referral)
     }
 
     /// The addresses of a portal; none where nobody knows them.
@@ -177,16 +186,20 @@ impl Node {
     ///
     /// Many targets have other accounts for discovery than for their units, or none: where the credentials are refused,
     /// it is asked once more without. Whoever insists on a target that proves itself is not told by one that does not.
-    pub(crate) fn discover(&self, url: Url) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
+    pub(crate) fn discover(
+        &self,
+        url: Url,
+        referral: Option<Referral>,
+    ) -> BoxFuture<'_, Result<Discovered, Error>> {
         boxed(async move {
             let url = Url { target: None, lun: None, ..url };
             let chap = self.chap(&url)?;
             let may_do_without = chap.as_ref().is_some_and(|chap| chap.target.is_none());
-            match self.discover_with(&url, chap).await {
+            match self.discover_with(&url, referral, chap).await {
                 Err(error) if may_do_without && error.is_of_credentials() => {
                     tracing::debug!(%error, "discovery is tried without credentials");
                     // Where that is refused, too, the credentials are what is wrong.
-                    self.discover_with(&url, None).await.map_err(|_| error)
+                    self.discover_with(&url, referral, None).await.map_err(|_| error)
                 }
                 result => result,
             }
@@ -196,20 +209,25 @@ impl Node {
     async fn discover_with(
         &self,
         url: &Url,
+        referral: Option<Referral>,
         chap: Option<Chap>,
-    ) -> Result<Vec<DiscoveredTarget>, Error> {
+    ) -> Result<Discovered, Error> {
         runtime::require()?;
         let (key, budget) = (self.next_key()?, Budget::of(self.options()));
         let mut config = self.config(url, SessionKind::Discovery, key.key.isid)?;
         config.chap = chap;
-        let session = self.start_with(config, url, key, budget, None);
+        let reached = match referral {
+            Some(_) => Some(self.reach(url, referral).await?),
+            None => None,
+        };
+        let session = self.start_with(config, url, key, budget, reached);
         session.log_in().await?;
         let text = session.send_targets_text().await?;
         // The answer counts, also when the target closes the connection without a goodbye.
         if let Err(error) = session.logout().await {
             tracing::debug!(%error, "the logout after discovery failed");
         }
-        Ok(decode_send_targets(&text)?)
+        Ok(Discovered { targets: decode_send_targets(&text)?, by: session.address() })
     }
 
     fn start_with(
@@ -306,8 +324,8 @@ impl Node {
     /// The URL's credentials, or else the initiator's own.
     fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
         let mut chap = url.chap()?.or_else(|| self.inner.common.options.chap.clone());
-        if let (Some(chap), Some(algorithm)) = (&mut chap, url.parameters.chap_algorithm) {
-            chap.algorithms = vec![algorithm];
+        if let Some(chap) = &mut chap {
+            url.parameters.apply_to_chap(chap);
         }
         Ok(chap)
     }

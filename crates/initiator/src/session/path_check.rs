@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi_pdu::TargetAddress;
 use iscsi_session::SessionKind;
 use iscsi_tuner::{PathTrial, SegmentLimit, TcpInfo, TrialVerdict, Way};
 use tokio::time::{Instant, timeout};
@@ -13,6 +12,7 @@ use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::driver::connector::{Reach, Segments};
+use crate::driver::referral::portal_at;
 use crate::error::Error;
 use crate::session::Session;
 use crate::session::node::Node;
@@ -57,7 +57,7 @@ impl Node {
     fn try_path(self, mut turn: TrialTurn, mut url: Url) -> BoxFuture<'static, ()> {
         boxed(async move {
             // The session may be with another portal than its URL names.
-            url.portal = target_address(turn.address());
+            url.portal = portal_at(turn.address());
             match self.check_path(&url).await {
                 Ok(PathCheck::Passes(_)) => turn.has_passed(),
                 Ok(PathCheck::Swallows(_) | PathCheck::Unclear) => {}
@@ -133,7 +133,7 @@ impl Node {
     async fn probe(&self, url: &Url, limit: Option<SegmentLimit>) -> Result<Option<Probe>, Error> {
         let Some(target_name) = url.target.clone() else { return Err(UrlError::PortalOnly.into()) };
         let connector = self.connector(Segments::Fixed(limit));
-        let reached = connector.open(url.portal.clone()).await?;
+        let reached = connector.open(url.portal.clone(), None).await?;
         let address = reached.1.address();
         let key = self.next_key()?;
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.key.isid)?;
@@ -152,10 +152,6 @@ impl Node {
         self.random(&mut data).map_err(|error| Error::Entropy(error.to_string()))?;
         Ok(data.into())
     }
-}
-
-fn target_address(address: SocketAddr) -> TargetAddress {
-    TargetAddress { host: address.ip().to_string(), port: address.port(), portal_group_tag: None }
 }
 
 /// The length of the packets of full segments.

@@ -41,24 +41,33 @@ pub enum UrlError {
     #[error("{0:?} stands behind the logical unit number, where the URL must end")]
     Trailing(String),
     /// Credentials without a user.
-    #[error("the credentials before the @ name no user; write user:password@host")]
+    #[error("the credentials before the @ name no user; write iscsi://USER@HOST/...")]
     NoUser,
     /// A user, but no password, neither in the URL nor in the environment.
     #[error(
-        "user {0:?} has no password; add it to the URL or set LIBISCSI_CHAP_PASSWORD \
-         (LIBISCSI_CHAP_TARGET_PASSWORD for the target's)"
+        "user {0:?} has no password; put it into a password file, or into the variable LIBISCSI_CHAP_PASSWORD"
     )]
     MissingPassword(String),
+    /// A user of the target, but no password of the target, neither in the URL nor in the environment.
+    #[error(
+        "the target's user {0:?} has no password, so the target would have nothing to prove; put the password into a file \
+         for the target's password, or into the variable LIBISCSI_CHAP_TARGET_PASSWORD"
+    )]
+    MissingTargetPassword(String),
     /// A password, but no user, neither in the URL nor in the environment.
     #[error(
-        "a password needs the user that it is of; write user:password@host or set LIBISCSI_CHAP_USERNAME"
+        "there is a password (perhaps in LIBISCSI_CHAP_PASSWORD), but no user; name the user as in iscsi://USER@HOST/..., \
+         or in the variable LIBISCSI_CHAP_USERNAME, or remove the password"
     )]
     PasswordAlone,
     /// A variable of the environment that names a user and is not UTF-8.
     #[error("the variable {0} is not UTF-8, as a user name must be")]
     Variable(&'static str),
     /// Mutual CHAP needs credentials of the initiator as well (RFC 7143 §12.1.3).
-    #[error("target_password needs a user and a password of the initiator as well")]
+    #[error(
+        "a user or password of the target (mutual CHAP) needs a user and a password of the initiator as well; name the \
+         user as in iscsi://USER@HOST/..., or in the variable LIBISCSI_CHAP_USERNAME"
+    )]
     TargetCredentialsAlone,
     /// An option that does not exist.
     #[error("there is no URL option {0:?}; check its spelling")]

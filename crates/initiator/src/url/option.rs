@@ -10,6 +10,7 @@ use iscsi_session::{DigestOffer, Secret};
 use super::error::UrlError;
 use super::parameters::Parameters;
 use super::text::{decode, parse_portal};
+use crate::options::redirects::Redirects;
 
 /// What the options of a URL say.
 #[derive(Default)]
@@ -36,14 +37,12 @@ impl UrlOptions {
     fn set(&mut self, option: &str, value: &str) -> Result<(), UrlError> {
         let parameters = &mut self.parameters;
         match option {
-            "auth" => {
-                let expected = "md5, sha1, sha-256 or sha3-256";
-                put(&mut parameters.chap_algorithm, "auth", value.parse().ok(), expected)
+            "auth" | "target_user" | "target_password" | "chap_short_secrets" => {
+                self.set_of_chap(option, value)
             }
-            "target_user" => put(&mut self.target_user, "target_user", text(value), "a name"),
-            "target_password" => {
-                let secret = text(value).map(|value| Secret::from(value.into_bytes()));
-                put(&mut self.target_password, "target_password", secret, "a password")
+            "redirects" => {
+                let followed = Redirects::parse(value);
+                put(&mut parameters.redirects, "redirects", followed, "never, same-host or any")
             }
             "force_usn" => {
                 put(&mut self.serial_number, "force_usn", text(value), "a serial number")
@@ -88,6 +87,32 @@ impl UrlOptions {
             }
             "portals" => put(&mut self.all_portals, "portals", all_portals(value), "auto"),
             "iser" => Err(UrlError::Iser),
+            unknown => Err(self.unknown(unknown)),
+        }
+    }
+
+    /// Sets one of the options of CHAP.
+    fn set_of_chap(&mut self, option: &str, value: &str) -> Result<(), UrlError> {
+        let parameters = &mut self.parameters;
+        match option {
+            "auth" => {
+                let expected = "md5, sha1, sha-256 or sha3-256";
+                put(&mut parameters.chap_algorithm, "auth", value.parse().ok(), expected)
+            }
+            "target_user" => put(&mut self.target_user, "target_user", text(value), "a name"),
+            "target_password" => {
+                let secret = text(value).map(|value| Secret::from(value.into_bytes()));
+                put(&mut self.target_password, "target_password", secret, "a password")
+            }
+            "chap_short_secrets" => {
+                let allowed = match value {
+                    "warn" => Some(true),
+                    "refuse" => Some(false),
+                    _ => None,
+                };
+                let place = &mut parameters.allow_short_secret;
+                put(place, "chap_short_secrets", allowed, "warn or refuse")
+            }
             unknown => Err(self.unknown(unknown)),
         }
     }

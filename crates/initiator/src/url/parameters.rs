@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
-use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
+use iscsi_session::{Chap, ChapAlgorithm, DigestOffer, Offer, Timeouts};
+
+use crate::options::redirects::Redirects;
 
 /// Session parameters that a URL may set; `None` leaves the initiator's own.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -11,6 +13,10 @@ use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
 pub struct Parameters {
     /// The only CHAP algorithm to offer.
     pub chap_algorithm: Option<ChapAlgorithm>,
+    /// Whether a CHAP secret below 96 bits may be used (RFC 7143 §9.2.1).
+    pub allow_short_secret: Option<bool>,
+    /// Which redirections of a login are followed (RFC 7143 §11.13.5).
+    pub redirects: Option<Redirects>,
     /// HeaderDigest (RFC 7143 §13.1).
     pub header_digest: Option<DigestOffer>,
     /// DataDigest (RFC 7143 §13.1).
@@ -40,6 +46,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// Writes what is set of CHAP over that of credentials.
+    pub(crate) fn apply_to_chap(&self, chap: &mut Chap) {
+        set(&mut chap.algorithms, self.chap_algorithm.map(|algorithm| vec![algorithm]));
+        set(&mut chap.allow_short_secret, self.allow_short_secret);
+    }
+
     /// Writes the parameters that are set over those of an offer and of time limits.
     pub(crate) fn apply(&self, offer: &mut Offer, timeouts: &mut Timeouts) {
         set(&mut offer.header_digest, self.header_digest);

@@ -7,6 +7,7 @@ use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
 use proptest::prelude::*;
 
 use super::*;
+use crate::options::redirects::Redirects;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
@@ -187,10 +188,12 @@ fn options_set_parameters() {
          &initial_r2t=yes&immediate_data=no&first_burst=65536&max_burst=1048576\
          &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&patience=60&open_patience=90\
          &reservation_key=0x1A2b\
-         &force_usn=ab%20c&target_user=t&target_password=q",
+         &force_usn=ab%20c&target_user=t&target_password=q&chap_short_secrets=refuse&redirects=same-host",
     );
     let expected = Parameters {
         chap_algorithm: Some(ChapAlgorithm::Sha256),
+        allow_short_secret: Some(false),
+        redirects: Some(Redirects::SameHost),
         header_digest: Some(DigestOffer::Required),
         data_digest: Some(DigestOffer::NoneFirst),
         initial_r2t: Some(true),
@@ -210,7 +213,7 @@ fn options_set_parameters() {
     assert_eq!(url.target_user.as_deref(), Some("t"));
     let chap = url.chap().unwrap().unwrap();
     assert_eq!(chap.algorithms, [ChapAlgorithm::Sha256]);
-    assert!(chap.target.is_some());
+    assert!(chap.target.is_some() && !chap.allow_short_secret);
 }
 
 #[test]
@@ -242,6 +245,9 @@ fn wrong_options_are_errors_that_name_them() {
         "patience=long",
         "open_patience=-1",
         "force_usn=",
+        "chap_short_secrets=no",
+        "redirects=",
+        "redirects=all",
     ] {
         assert!(matches!(option(text), UrlError::OptionValue { .. }), "{text}");
     }
@@ -258,11 +264,8 @@ fn variables<'a>(set: &'a [(&'a str, &'a [u8])]) -> impl Fn(&str) -> Option<OsSt
 #[test]
 fn the_environment_fills_in_what_the_url_lacks() {
     let complete = |text: &str| {
-        let set: [(&str, &[u8]); 3] = [
-            ("LIBISCSI_CHAP_USERNAME", b"env-user"),
-            ("LIBISCSI_CHAP_PASSWORD", b"env-pass"),
-            ("LIBISCSI_CHAP_TARGET_USERNAME", b"env-target"),
-        ];
+        let set: [(&str, &[u8]); 2] =
+            [("LIBISCSI_CHAP_USERNAME", b"env-user"), ("LIBISCSI_CHAP_PASSWORD", b"env-pass")];
         parse(text).with_environment(variables(&set)).unwrap()
     };
     let url = complete("iscsi://host");
@@ -310,6 +313,63 @@ fn a_user_in_the_environment_must_be_text() {
     assert!(parse(whole).with_environment(variables(&set)).is_ok());
 }
 
+/// Half of the credentials in the environment must not become a login without authentication, nor one in which the target
+/// has nothing to prove.
+#[test]
+fn half_of_the_credentials_in_the_environment_is_an_error() {
+    const USER: &str = "LIBISCSI_CHAP_USERNAME";
+    const PASSWORD: &str = "LIBISCSI_CHAP_PASSWORD";
+    const TARGET_USER: &str = "LIBISCSI_CHAP_TARGET_USERNAME";
+    const TARGET_PASSWORD: &str = "LIBISCSI_CHAP_TARGET_PASSWORD";
+    // Whether CHAP is used, and is mutual.
+    let chap = |text: &str, names: &[&str]| {
+        let set: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b"x"[..])).collect();
+        let url = parse(text).with_environment(variables(&set)).unwrap();
+        url.chap().map(|chap| chap.map(|chap| chap.target.is_some()))
+    };
+    let (bare, whole) = ("iscsi://host", "iscsi://me:p@host");
+    let alone = || Err(UrlError::TargetCredentialsAlone);
+    let no_password = |user: &str| Err(UrlError::MissingPassword(user.to_owned()));
+    let no_target_password = || Err(UrlError::MissingTargetPassword("x".to_owned()));
+    for (text, names, expected) in [
+        (bare, &[][..], Ok(None)),
+        (bare, &[USER], no_password("x")),
+        (bare, &[PASSWORD], Err(UrlError::PasswordAlone)),
+        (bare, &[PASSWORD, TARGET_USER, TARGET_PASSWORD], Err(UrlError::PasswordAlone)),
+        (bare, &[TARGET_USER], alone()),
+        (bare, &[TARGET_PASSWORD], alone()),
+        (bare, &[USER, PASSWORD], Ok(Some(false))),
+        (bare, &[USER, PASSWORD, TARGET_USER], no_target_password()),
+        (bare, &[USER, PASSWORD, TARGET_PASSWORD], Ok(Some(true))),
+        ("iscsi://me@host", &[], no_password("me")),
+        ("iscsi://me@host", &[PASSWORD], Ok(Some(false))),
+        ("iscsi://host?target_user=t&target_password=q", &[], alone()),
+        ("iscsi://host?target_user=t", &[], alone()),
+        (whole, &[TARGET_USER], no_target_password()),
+        (whole, &[TARGET_PASSWORD], Ok(Some(true))),
+        (whole, &[PASSWORD], Ok(Some(false))),
+    ] {
+        assert_eq!(chap(text, names), expected, "{text} {names:?}");
+    }
+}
+
+/// Where everybody who lists processes may see it is no place to send a password to.
+#[test]
+fn no_error_advises_a_password_in_the_url() {
+    for error in [
+        UrlError::NoUser,
+        UrlError::MissingPassword("me".to_owned()),
+        UrlError::MissingTargetPassword("you".to_owned()),
+        UrlError::PasswordAlone,
+        UrlError::TargetCredentialsAlone,
+    ] {
+        let text = error.to_string();
+        assert!(!text.contains("password@") && !text.contains("to the URL"), "{text}");
+    }
+    let text = crate::Error::refused_login(2, 1).to_string();
+    assert!(!text.contains("password@") && text.contains("password file"), "{text}");
+}
+
 #[test]
 fn half_of_the_credentials_is_an_error() {
     let chap = |text: &str| parse(text).chap().map(|chap| chap.is_some());
@@ -318,7 +378,7 @@ fn half_of_the_credentials_is_an_error() {
     assert_eq!(chap("iscsi://me@host"), Err(UrlError::MissingPassword("me".to_owned())));
     assert_eq!(
         chap("iscsi://me:secret@host?target_user=t"),
-        Err(UrlError::MissingPassword("t".to_owned()))
+        Err(UrlError::MissingTargetPassword("t".to_owned()))
     );
     assert_eq!(chap("iscsi://host?target_password=q"), Err(UrlError::TargetCredentialsAlone));
     let password = Some(Secret::from("secret"));

@@ -172,6 +172,9 @@ fn sentence(error: &Error) -> Result<String, String> {
     if let Some(bad) = raw.iter().find(|bad| said.contains(**bad)) {
         return Err(format!("{bad:?} is no language: {said}"));
     }
+    if let Some(bad) = iscsi_testkit::hostile_text::obeyed(said.as_bytes()) {
+        return Err(format!("a terminal would obey it: {bad}"));
+    }
     if said.is_empty() || said.len() > LONGEST_SENTENCE || said.ends_with(['.', ';', ':', ' ']) {
         return Err(format!("not one sentence: {said}"));
     }

@@ -30,6 +30,8 @@ fn check_length(secret: &Secret, allow_short: bool) -> Result<(), Authentication
     if secret.is_empty() || !allow_short {
         return Err(AuthenticationError::ShortSecret);
     }
-    tracing::warn!("a CHAP secret is shorter than 96 bits; on an open network it can be guessed");
+    tracing::warn!(
+        "a CHAP secret is shorter than 96 bits, so whoever sees the login can guess it; choose 12 to 16 random bytes"
+    );
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! How the bytes are sent: requests, sessions, sockets.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -63,10 +62,6 @@ pub struct LinkArgs {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
-    /// Reads the CHAP password from the first line of FILE, for each unit whose URL has none: it is seen
-    /// neither in a list of processes nor in the environment.
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
 }
 
 impl Default for LinkArgs {
@@ -82,7 +77,6 @@ impl Default for LinkArgs {
             congestion: None,
             wait: None,
             initiator_name: None,
-            password_file: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::Identity;
+use iscsi_examples_common::place;
 use iscsi_initiator::Digest;
 use iscsi_initiator::scsi::reservation::ReservationKey;
 use iscsi_initiator::tuning::{Plan, Row};
@@ -112,6 +113,11 @@ impl UnitEnd {
     /// The sessions that carry data now.
     pub fn sessions(&self) -> Vec<Session> {
         self.disk.sessions()
+    }
+
+    /// The portals that its sessions are with.
+    pub fn portals(&self) -> Vec<String> {
+        place::portals(&self.disk)
     }
 
     /// Over how many sessions the unit is spread, and why.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use iscsi_copy::Verify;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
-use iscsi_examples_common::password_file;
 use iscsi_initiator::TrafficClass;
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
@@ -84,7 +83,7 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
 /// Where the destination is, with all that files say of it.
 async fn locate(args: &Args) -> Result<Location, Error> {
     let mut at = Location::parse(&args.source, Side::Destination).await?;
-    password_file::apply(args.link.password_file.as_deref(), at.urls_mut()).await?;
+    args.passwords.apply(None, &mut at).await?;
     Ok(at)
 }
 

@@ -96,6 +96,9 @@ fn help_is_no_error() {
         "--json-lines",
         "--initiator-name",
         "--password-file",
+        "--source-password-file",
+        "--destination-password-file",
+        "--target-password-file",
         "--completions",
         "--man",
     ] {

@@ -5,7 +5,11 @@ use std::io::Write;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, program, succeeds};
@@ -30,6 +34,8 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     assert!(!report["sessions_reason"].as_str().unwrap().is_empty());
     assert_eq!(report["notes"], serde_json::json!([]));
     assert_eq!(report["destination_held"], Value::Null);
+    let portal = rig.server.address().to_string();
+    assert_eq!(report["portals"], json!([{ "end": "destination", "portals": [portal] }]));
     assert_eq!(report["connections"], 1);
     assert_eq!(report["queue_depth"], 3);
     assert_eq!(report["io_size"], 65_536);
@@ -66,7 +72,7 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
         assert!((0.0..=1.0).contains(&finding["share"].as_f64().unwrap()), "{finding}");
     }
     assert_eq!((&report["error"], &report["kind"]), (&Value::Null, &Value::Null));
-    assert_eq!(report.as_object().unwrap().len(), 29);
+    assert_eq!(report.as_object().unwrap().len(), 30);
 }
 
 /// The object of a copy that fails with this status; its error is what people are told.
@@ -120,7 +126,7 @@ async fn a_copy_that_fails_midway_tells_what_is_known() {
     assert_eq!((&failure["bytes"], &failure["verified"]), (&4096.into(), &false.into()));
     assert_eq!((&failure["sessions"], &failure["io_size"]), (&1.into(), &4096.into()));
     assert_eq!(failure["plan"]["destination"]["name"], rig.url());
-    assert_eq!(failure.as_object().unwrap().len(), 29);
+    assert_eq!(failure.as_object().unwrap().len(), 30);
 }
 
 #[test]
@@ -232,4 +238,38 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
     assert_eq!(output.status.code(), Some(2));
     let told = object(&output);
     assert!(told["jobs"][0]["error"].as_str().unwrap().contains("standard output"), "{told}");
+}
+
+/// A portal that redirects its logins to one at another host.
+async fn redirected() -> (Rig, Server) {
+    let to = Server::start_at(
+        ("127.0.0.2", 0),
+        Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 2048))),
+        Duration::ZERO,
+    );
+    let to = to.await.unwrap();
+    let address = to.address().to_string();
+    let rig = Rig::start_with(512, 1 << 20, |config| {
+        config.login.redirect =
+            Some(Redirect { address, permanent: false, after_authentication: false });
+    })
+    .await;
+    (rig, to)
+}
+
+/// Where the sessions really are, and that this is another host than the one that was named.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirection_is_told() {
+    let (rig, to) = redirected().await;
+    let url = format!("{}?redirects=any", rig.url());
+    let output = block_copy(&[&url, "/dev/null", "--json", "--progress", "plain"]);
+    let there = to.address().to_string();
+    let note = format!("the target at 127.0.0.1 sends the login on to another host: {there}");
+    assert_eq!(succeeds(&output).matches(&note).count(), 1);
+    let report = object(&output);
+    assert_eq!(report["portals"], json!([{ "end": "source", "portals": [there] }]));
+    assert_eq!(report["notes"], json!([format!("source: {note}")]));
+
+    let output = block_copy(&[&rig.url(), "/dev/null", "--progress", "none"]);
+    fails(&output, 1, &["source: ", "127.0.0.1", &there, "redirects=any"]);
 }

@@ -16,6 +16,7 @@ mod digests;
 mod exchange;
 mod exclusive;
 mod guards;
+mod hostile_text;
 mod images;
 mod in_use;
 mod interrupt;

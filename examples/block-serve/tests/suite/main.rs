@@ -11,6 +11,7 @@
 
 mod clients;
 mod handover;
+mod hostile_text;
 mod interleavings;
 mod program;
 mod refusals;

@@ -97,6 +97,7 @@ async fn ends_in_order_by(name: &str) {
     let socket = socket("signal");
     let (child, lines, ready) = started(&url, &socket, &[]);
     assert_eq!((&ready["ready"], &ready["bytes"]), (&true.into(), &4_194_304.into()));
+    assert_eq!(ready["portals"].as_array().unwrap().len(), 1);
     let client = client(&socket).await;
     let data = Bytes::from(vec![7; 1 << 20]);
     client.write_at(1 << 20, vec![data.clone()]).await.unwrap();
@@ -225,6 +226,17 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
     refused(&mine, file("\n", 0o600), 1, "holds no password");
     refused(&url, file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
+    let both = [
+        &*mine,
+        "--listen",
+        &listen,
+        "--password-file",
+        file("hunter2hunter2", 0o600),
+        "--target-password-file",
+        path.to_str().unwrap(),
+    ];
+    let output = program(&both).output().unwrap();
+    assert!(complaint(&output).contains("same secret"), "{}", complaint(&output));
     fs::remove_file(&path).unwrap();
     refused(&mine, path.to_str().unwrap(), 1, "check the path");
     assert_eq!(server.with(|target| target.sessions()), 0);

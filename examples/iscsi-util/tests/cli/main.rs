@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod hostile_text;
 mod interrupt;
 mod measurements;
 mod port_groups;

@@ -1,15 +1,20 @@
 //! Questions to targets and units.
 
 use std::ffi::OsStr;
+use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
-use iscsi_testkit::config::{Chap, Portal};
+use iscsi_testkit::config::{Chap, Portal, Redirect, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{LunForm, Unit};
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
 use serde_json::{Value, json};
 
 use crate::support::{
-    BLOCK, MIB, Rig, TARGET, object, program, refuses, says, stderr, stdout, tells,
+    BLOCK, MIB, Rig, TARGET, iscsi_util, object, program, refuses, says, stderr, stdout, tells,
 };
 
 const OTHER: &str = "iqn.2026-01.org.example:other";
@@ -287,6 +292,51 @@ async fn a_password_comes_from_the_environment() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// For each kind of subcommand: those with a session, a disk, a discovery session, or a volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn passwords_come_from_files() {
+    let rig = async || {
+        Rig::start_with(MIB, |config| {
+            let mut chap = Chap::new("me", "the right hunter").mutual("you", "the other hunter");
+            chap.discovery = true;
+            config.chap = Some(chap);
+            config.units.get_mut(&0).unwrap().serial = config.names[0].clone();
+        })
+        .await
+    };
+    let (rig, other) = (rig().await, rig().await);
+    let file = |name: &str, content: &str| {
+        let path = std::env::temp_dir().join(format!("iscsi-util-{}-{name}", std::process::id()));
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (own, of_target) =
+        (file("own", "the right hunter\n"), file("target", "the other hunter\n"));
+    let [url, other] = [rig.url(), other.url()].map(|url| url.replace("iscsi://", "iscsi://me@"));
+    let options = ["--password-file", &own, "--target-password-file", &of_target];
+    for command in [
+        &["capacity", &url][..],
+        &["discover", &url],
+        &["perf", "--seconds", "1", &url],
+        &["discard", "--offset", "0", "--length", "512", "--yes", &url],
+    ] {
+        says(&[command, &options].concat());
+        let mut logged = program(&[command, &options].concat());
+        let said = stderr(&logged.env("RUST_LOG", "trace").output().unwrap());
+        assert!(said.contains("session") && !said.contains("hunter"), "{said}");
+    }
+    // Both targets have the unit of one serial number.
+    let output = iscsi_util(&[&["volume", "create", &url, &other][..], &options].concat());
+    assert!(stderr(&output).contains("the same unit"), "{}", stderr(&output));
+    let same = ["capacity", &url, "--password-file", &own, "--target-password-file", &own];
+    refuses(&same, 1, "caller", &["same secret"]);
+    let missing = ["capacity", &url, "--password-file", "/nowhere"];
+    refuses(&missing, 1, "caller", &["password file /nowhere", "check the path"]);
+    refuses(&["capacity", &rig.url(), "--password-file", &own], 2, "caller", &["needs a user"]);
+    [own, of_target].iter().for_each(|path| fs::remove_file(path).unwrap());
+}
+
 /// What a target must prove is no less asked for because it is no text.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
@@ -302,4 +352,39 @@ async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
     command.env("LIBISCSI_CHAP_USERNAME", OsStr::from_bytes(b"m\xe4"));
     let text = stderr(&command.output().unwrap());
     assert!(text.contains("LIBISCSI_CHAP_USERNAME is not UTF-8"), "{text}");
+}
+
+/// A portal that redirects its logins to one at another host.
+async fn redirected() -> (Rig, Server) {
+    let to = Server::start_at(
+        ("127.0.0.2", 0),
+        Target::new(TargetConfig::new(TARGET, RamDisk::new(BLOCK, 2048))),
+        Duration::ZERO,
+    );
+    let to = to.await.unwrap();
+    let address = to.address().to_string();
+    let rig = Rig::start_with(MIB, |config| {
+        config.login.redirect =
+            Some(Redirect { address, permanent: false, after_authentication: false });
+    })
+    .await;
+    (rig, to)
+}
+
+/// Where the sessions really are: of a session, of a disk, and of a volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_portals_of_the_sessions_are_told() {
+    let (rig, to) = redirected().await;
+    let url = rig.at(&format!("/{TARGET}/0?redirects=any"));
+    let there = json!([to.address().to_string()]);
+    for subcommand in [&["capacity"][..], &["perf", "--seconds", "1"]] {
+        let object = tells(&[subcommand, &[&url]].concat());
+        assert_eq!(object["portals"], there, "{subcommand:?}");
+    }
+    assert_eq!(tells(&["discover", &rig.at("?redirects=any")])["portals"], json!([]));
+    let plain = Rig::start(MIB).await;
+    let portal = plain.server.address().to_string();
+    assert_eq!(tells(&["luns", &plain.url()])["portals"], json!([portal]));
+    let parts = ["127.0.0.1", &to.address().to_string(), "redirects=any"];
+    refuses(&["capacity", &rig.url()], 1, "target", &parts);
 }

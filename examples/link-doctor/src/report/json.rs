@@ -23,6 +23,7 @@ impl Report {
             "target": self.who.target,
             "alias": self.who.alias,
             "portal": self.who.portal,
+            "redirected_from": self.who.redirected_from,
             "initiator": self.who.initiator,
             "unit": self.unit.as_ref().map(Unit::to_json),
             "negotiated": self.agreed.to_json(),

@@ -42,6 +42,8 @@ fn trimmed(table: &impl fmt::Display) -> String {
 impl Report {
     fn who_lines(&self) -> Vec<Line> {
         let alias = self.who.alias.as_ref().map(|alias| format!("alias {alias}"));
+        let from = self.who.redirected_from.as_ref();
+        let redirected = from.map(|from| format!("the login was redirected from {from}"));
         let unit = match (&self.unit, self.is_unit_named) {
             (Some(unit), _) => unit.describe(),
             (None, true) => "not usable".to_owned(),
@@ -49,7 +51,7 @@ impl Report {
         };
         vec![
             Line::new("target", self.who.target.as_str(), alias.unwrap_or_default()),
-            Line::new("portal", self.who.portal.as_str(), ""),
+            Line::new("portal", self.who.portal.as_str(), redirected.unwrap_or_default()),
             Line::new("unit", unit, ""),
             Line::new("initiator", self.who.initiator.as_str(), ""),
         ]

@@ -1,12 +1,14 @@
 //! Whatever is wrong: one sentence that a person can act on, and a status that is not zero.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 use std::time::Duration;
 
 use iscsi_testkit::config::Chap;
 use tokio::net::TcpListener;
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, stdout};
+use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, stdout, succeeds};
 
 /// Runs the program, which refuses with status 1, these words, and nothing on standard output.
 fn refuses(arguments: &[&str], parts: &[&str]) {
@@ -126,6 +128,32 @@ async fn a_wrong_password() {
     let url = format!("iscsi://me:a%20wrong%20hunter@{}/{TARGET}/0", rig.server.address());
     refuses(&[&url], &["\"me\" or the password", "check both"]);
     refuses(&[&rig.url()], &["wants a user name and a password"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn passwords_come_from_files() {
+    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+        config.chap = Some(Chap::new("me", "the right hunter").mutual("you", "the other hunter"));
+    })
+    .await;
+    let file = |name: &str, content: &str| {
+        let path = std::env::temp_dir().join(format!("link-doctor-{}-{name}", std::process::id()));
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (own, of_target) =
+        (file("own", "the right hunter\n"), file("target", "the other hunter\n"));
+    let url = rig.at(&format!("/{TARGET}")).replace("iscsi://", "iscsi://me@");
+    let with = |own: &str, of_target: &str| {
+        link_doctor(&[&url, "--password-file", own, "--target-password-file", of_target])
+    };
+    succeeds(&with(&own, &of_target));
+    complains(&with(&own, &own), 1, &["same secret"]);
+    complains(&with("/nowhere", &of_target), 1, &["password file /nowhere", "check the path"]);
+    let nobody = [&*rig.url(), "--password-file", &own];
+    complains(&link_doctor(&nobody), 2, &["--password-file needs a user"]);
+    [own, of_target].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
 use serde_json::Value;
 
-use crate::support::{MIB, Rig, TARGET, link_doctor, object, succeeds};
+use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_tells_everything_in_numbers() {
@@ -84,4 +88,40 @@ async fn writes_are_calculated_from_what_was_agreed() {
     let command = format!("targetcli /iscsi/{TARGET}/tpg1 set parameter ");
     assert!(remedy.contains(&command), "{remedy}");
     assert!(remedy.contains(&format!("FirstBurstLength={io_size}")), "{remedy}");
+}
+
+/// A portal that redirects its logins to one at another host.
+async fn redirected() -> (Rig, Server) {
+    let to = Server::start_at(
+        ("127.0.0.2", 0),
+        Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 2048))),
+        Duration::ZERO,
+    );
+    let to = to.await.unwrap();
+    let address = to.address().to_string();
+    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+        config.login.redirect =
+            Some(Redirect { address, permanent: false, after_authentication: false });
+    })
+    .await;
+    (rig, to)
+}
+
+/// Where the session really is, and that this is another host than the one that was named.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirection_is_told() {
+    let (rig, to) = redirected().await;
+    let (named, there) = (rig.at(""), format!("iscsi://{}", to.address()));
+    let url = rig.at(&format!("/{TARGET}?redirects=any"));
+    let output = link_doctor(&[&url, "--json"]);
+    succeeds(&output);
+    let note = format!("sends the login on to another host: {}", to.address());
+    assert!(stderr(&output).contains(&note), "{}", stderr(&output));
+    let report = object(&output);
+    assert_eq!((&report["portal"], &report["redirected_from"]), (&there.into(), &named.into()));
+    let text = succeeds(&link_doctor(&[&url]));
+    assert!(text.contains("the login was redirected from"), "{text}");
+
+    let output = link_doctor(&[&rig.at(&format!("/{TARGET}"))]);
+    complains(&output, 1, &["127.0.0.1", &to.address().to_string(), "redirects=any"]);
 }

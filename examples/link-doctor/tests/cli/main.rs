@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod hostile_text;
 mod interrupt;
 mod json;
 mod report;

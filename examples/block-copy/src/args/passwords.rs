@@ -1,0 +1,82 @@
+//! Where the passwords of the two ends are.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use iscsi_examples_common::credentials::{CredentialsError, Prover, check_hosts, give};
+
+use crate::location::Location;
+
+/// Where the passwords are: the first line of a file each, seen neither in a list of processes nor in the environment.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Passwords")]
+pub struct PasswordArgs {
+    /// Reads the CHAP password from the first line of FILE, for each unit whose URL has none. One for both ends is refused
+    /// where they are at different hosts.
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Reads the CHAP password for the source from FILE.
+    #[arg(long, value_name = "FILE")]
+    pub source_password_file: Option<PathBuf>,
+    /// Reads the CHAP password for the destination from FILE.
+    #[arg(long, value_name = "FILE")]
+    pub destination_password_file: Option<PathBuf>,
+    /// Reads the password that the target must prove (mutual CHAP) from FILE, for each unit whose URL has none. One for
+    /// both ends is refused where they are at different hosts.
+    #[arg(long, value_name = "FILE")]
+    pub target_password_file: Option<PathBuf>,
+    /// Reads the password that the target of the source must prove from FILE.
+    #[arg(long, value_name = "FILE")]
+    pub source_target_password_file: Option<PathBuf>,
+    /// Reads the password that the target of the destination must prove from FILE.
+    #[arg(long, value_name = "FILE")]
+    pub destination_target_password_file: Option<PathBuf>,
+}
+
+/// An option, and the file that it names.
+type Named<'a> = (&'static str, Option<&'a Path>);
+
+impl PasswordArgs {
+    /// All files, by the options that name them: those of the initiator's passwords before those of the targets', and of
+    /// each three the one for both ends first.
+    pub(crate) fn files(&self) -> [Named<'_>; 6] {
+        [
+            ("--password-file", self.password_file.as_deref()),
+            ("--source-password-file", self.source_password_file.as_deref()),
+            ("--destination-password-file", self.destination_password_file.as_deref()),
+            ("--target-password-file", self.target_password_file.as_deref()),
+            ("--source-target-password-file", self.source_target_password_file.as_deref()),
+            (
+                "--destination-target-password-file",
+                self.destination_target_password_file.as_deref(),
+            ),
+        ]
+    }
+
+    /// Gives the units of both ends their passwords. Where only a destination is looked at, there is no source.
+    ///
+    /// # Errors
+    /// [`CredentialsError`].
+    pub(crate) async fn apply(
+        &self,
+        source: Option<&mut Location>,
+        destination: &mut Location,
+    ) -> Result<(), CredentialsError> {
+        let mut source = source.map(Location::urls_mut).unwrap_or_default();
+        let mut destination = destination.urls_mut();
+        let [own, own_source, own_destination, target, of_source, of_destination] = self.files();
+        for (prover, both, one, other) in [
+            (Prover::Initiator, own, own_source, own_destination),
+            (Prover::Target, target, of_source, of_destination),
+        ] {
+            give(one.0, prover, one.1, &mut source).await?;
+            give(other.0, prover, other.1, &mut destination).await?;
+            let option = both.1.map(|_| both.0);
+            check_hosts(option, prover, &source, &destination)?;
+            let mut all: Vec<_> =
+                source.iter_mut().chain(&mut destination).map(|url| &mut **url).collect();
+            give(both.0, prover, both.1, &mut all).await?;
+        }
+        Ok(())
+    }
+}

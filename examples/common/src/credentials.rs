@@ -1,0 +1,258 @@
+//! Which unit gets which password, from files and from the environment.
+//!
+//! A password goes to one peer: whoever has that of another host can pass itself off as this one there. So one that comes
+//! from the environment, or from a file for both ends, is refused where the ends are at different hosts.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use iscsi_initiator::{Secret, Url};
+use thiserror::Error as ThisError;
+use tokio::task::spawn_blocking;
+
+use crate::failure::file_advice;
+use crate::output::say;
+use crate::password_file;
+
+/// The files of the passwords of a unit.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PasswordFiles {
+    /// Reads the CHAP password from the first line of FILE, for each unit whose URL has none: it is seen
+    /// neither in a list of processes nor in the environment.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub password_file: Option<PathBuf>,
+    /// Reads the password that the target must prove (mutual CHAP) from the first line of FILE.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub target_password_file: Option<PathBuf>,
+}
+
+/// The variables that libiscsi's programs read credentials from. What this process starts does not inherit them.
+pub const VARIABLES: [&str; 4] = [
+    "LIBISCSI_CHAP_USERNAME",
+    "LIBISCSI_CHAP_PASSWORD",
+    "LIBISCSI_CHAP_TARGET_USERNAME",
+    "LIBISCSI_CHAP_TARGET_PASSWORD",
+];
+
+/// A password, by who proves itself by it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Prover {
+    /// The initiator.
+    Initiator,
+    /// The target (mutual CHAP).
+    Target,
+}
+
+/// Why a unit has no password. Each is the fault of whoever wrote the command line.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// No URL names a user.
+    #[error(
+        "{0} needs a user to whom the password belongs; name one as in iscsi://USER@HOST/..., or in \
+         LIBISCSI_CHAP_USERNAME"
+    )]
+    NoUser(&'static str),
+    /// Each unit has a password.
+    #[error(
+        "{0}: each unit has its password already, from its URL or a file of its own; leave one of the two out"
+    )]
+    HasPassword(&'static str),
+    /// No end that it is for is a unit.
+    #[error("{0} is for a unit that is reached by iSCSI, and there is none; leave it out")]
+    NoUnit(&'static str),
+    /// Two hosts would get one password.
+    #[error(
+        "{from} would give one password to two hosts, {one} and {other}, and each could pass itself off as this host at \
+         the other; give each end its own by {}", own_options(*.prover)
+    )]
+    TwoHosts {
+        /// Where the password comes from.
+        from: &'static str,
+        /// Who proves itself by it.
+        prover: Prover,
+        /// A host of the source.
+        one: String,
+        /// A host of the destination.
+        other: String,
+    },
+    /// The file cannot be read, or holds none.
+    #[error("password file {}: {cause}{}", path.display(), file_advice(cause.kind()))]
+    Unreadable {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+}
+
+const fn own_options(prover: Prover) -> &'static str {
+    match prover {
+        Prover::Initiator => "--source-password-file and --destination-password-file",
+        Prover::Target => "--source-target-password-file and --destination-target-password-file",
+    }
+}
+
+impl CredentialsError {
+    /// The exit status that stands for the error: 2 for a wrong command line, else 1.
+    #[must_use]
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::NoUser(_) | Self::HasPassword(_) | Self::NoUnit(_) | Self::TwoHosts { .. } => 2,
+            Self::Unreadable { .. } => 1,
+        }
+    }
+}
+
+impl PasswordFiles {
+    /// Gives the passwords to each URL that has none and names a user, or whose user is in the environment. A file
+    /// that others may read is warned of on standard error.
+    ///
+    /// # Errors
+    /// When no URL wants one, or a file holds none.
+    pub async fn apply(&self, mut urls: Vec<&mut Url>) -> Result<(), CredentialsError> {
+        for (option, prover, path) in [
+            ("--password-file", Prover::Initiator, &self.password_file),
+            ("--target-password-file", Prover::Target, &self.target_password_file),
+        ] {
+            give(option, prover, path.as_deref(), &mut urls).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives the password in a file, its first line, to each URL that wants one. Without a file nothing is done.
+///
+/// # Errors
+/// When no URL wants it, or there is none.
+pub async fn give(
+    option: &'static str,
+    prover: Prover,
+    path: Option<&Path>,
+    urls: &mut [&mut Url],
+) -> Result<(), CredentialsError> {
+    let Some(path) = path else { return Ok(()) };
+    if urls.is_empty() {
+        return Err(CredentialsError::NoUnit(option));
+    }
+    if !urls.iter().any(|url| has_user(url)) {
+        return Err(CredentialsError::NoUser(option));
+    }
+    let mut urls: Vec<_> = urls.iter_mut().filter(|url| wants(prover, url)).collect();
+    if urls.is_empty() {
+        return Err(CredentialsError::HasPassword(option));
+    }
+    let secret = read(path).await?;
+    urls.iter_mut().for_each(|url| *place(prover, url) = Some(secret.clone()));
+    Ok(())
+}
+
+/// Makes sure that the password of this option, or else of the environment, goes to the hosts of one end only, or that both ends are at the
+/// same hosts. Those that have passwords of their own by now do not count.
+///
+/// # Errors
+/// [`CredentialsError::TwoHosts`].
+pub fn check_hosts(
+    option: Option<&'static str>,
+    prover: Prover,
+    source: &[&mut Url],
+    destination: &[&mut Url],
+) -> Result<(), CredentialsError> {
+    let variable = match prover {
+        Prover::Initiator => "LIBISCSI_CHAP_PASSWORD",
+        Prover::Target => "LIBISCSI_CHAP_TARGET_PASSWORD",
+    };
+    let Some(from) = option.or_else(|| is_set(variable).then_some(variable)) else { return Ok(()) };
+    let hosts = |urls: &[&mut Url]| {
+        let urls = urls.iter().filter(|url| wants(prover, url));
+        let portals = urls.flat_map(|url| std::iter::once(&url.portal).chain(&url.portals));
+        portals.map(|portal| portal.host.clone()).collect::<BTreeSet<_>>()
+    };
+    let (source, destination) = (hosts(source), hosts(destination));
+    if source.is_subset(&destination) || destination.is_subset(&source) {
+        return Ok(());
+    }
+    let first_of = |one: &BTreeSet<String>, other| one.difference(other).next().cloned();
+    match (first_of(&source, &destination), first_of(&destination, &source)) {
+        (Some(one), Some(other)) => Err(CredentialsError::TwoHosts { from, prover, one, other }),
+        _ => Ok(()),
+    }
+}
+
+fn has_user(url: &Url) -> bool {
+    url.user.is_some() || is_set("LIBISCSI_CHAP_USERNAME")
+}
+
+fn is_set(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+fn wants(prover: Prover, url: &Url) -> bool {
+    let password = match prover {
+        Prover::Initiator => &url.password,
+        Prover::Target => &url.target_password,
+    };
+    password.is_none() && has_user(url)
+}
+
+const fn place(prover: Prover, url: &mut Url) -> &mut Option<Secret> {
+    match prover {
+        Prover::Initiator => &mut url.password,
+        Prover::Target => &mut url.target_password,
+    }
+}
+
+async fn read(path: &Path) -> Result<Secret, CredentialsError> {
+    let owned = path.to_owned();
+    let read = spawn_blocking(move || password_file::read(&owned)).await;
+    let read = read.map_err(std::io::Error::from).flatten();
+    let (secret, is_open) =
+        read.map_err(|cause| CredentialsError::Unreadable { path: path.into(), cause })?;
+    if is_open {
+        let path = path.display();
+        say(&format!("warning: password file {path}: others may read it; chmod 600 {path}\n"));
+    }
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(source: &str, destination: &str) -> Result<(), CredentialsError> {
+        let parse = |hosts: &str| {
+            let hosts = hosts.split_whitespace();
+            hosts.map(|url| Url::parse(&format!("iscsi://{url}")).unwrap()).collect::<Vec<_>>()
+        };
+        let (mut source, mut destination) = (parse(source), parse(destination));
+        let source: Vec<_> = source.iter_mut().collect();
+        let destination: Vec<_> = destination.iter_mut().collect();
+        check_hosts(Some("--password-file"), Prover::Initiator, &source, &destination)
+    }
+
+    #[test]
+    fn one_password_goes_to_one_host() {
+        for (source, destination, is_fine) in [
+            ("me@a", "me@a", true),
+            ("me@a", "me@A:3261", true),
+            ("me@[::1]", "me@[0::1]", true),
+            ("me@a?portal=b", "me@b", true),
+            ("me@a me@b", "me@b me@a", true),
+            ("me@a", "b", true),
+            ("me@a", "", true),
+            ("me@a", "me:own@b", true),
+            ("me@a", "me@b", false),
+            ("me@a", "you@b", false),
+            ("me@a?portal=b", "me@b?portal=c", false),
+            ("me@a me@b", "me@c", false),
+        ] {
+            assert_eq!(check(source, destination).is_ok(), is_fine, "{source} {destination}");
+        }
+        let said = check("me@a", "me@b").unwrap_err().to_string();
+        for part in ["--password-file", "a and b", "--destination-password-file"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}
