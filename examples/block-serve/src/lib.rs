@@ -28,6 +28,6 @@ pub use export::describe;
 pub use iscsi_examples_common::stop::{Stop, StopButton};
 pub use iscsi_examples_common::{command_line, log, output, stop};
 pub use layers::Layers;
-pub use listen::{Address, Listener, Visitor};
+pub use listen::{Address, Entrance, Listener, Visitor};
 pub use serve::Ready;
 pub use server::{Server, ServerStats};

@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::named_socket::{NamedSocket, SocketAccess};
 use listenfd::ListenFd;
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, lookup_host};
 
 /// An address to listen at.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -56,13 +58,45 @@ pub enum Listener {
     Tcp(TcpListener),
 }
 
+/// Where clients come in: a socket, or whatever else brings streams of bytes.
+pub trait Entrance: fmt::Debug + Send + Sync {
+    /// Waits for the next client.
+    ///
+    /// # Errors
+    /// When the system has no room for one more, or it is gone again.
+    fn accept(&self) -> BoxFuture<'_, io::Result<Visitor>>;
+}
+
+/// The bytes of a client, in both directions.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// A client that has come.
-#[derive(Debug)]
-pub enum Visitor {
-    /// Over a Unix socket.
-    Unix(UnixStream),
-    /// From somewhere.
-    Tcp(TcpStream, SocketAddr),
+pub struct Visitor {
+    stream: Box<dyn Stream>,
+    name: String,
+}
+
+impl Visitor {
+    /// A client that this stream leads to. `name` is for the log.
+    pub fn new(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        name: impl Into<String>,
+    ) -> Self {
+        Self { stream: Box::new(stream), name: name.into() }
+    }
+
+    /// Its bytes, and its name.
+    pub(crate) fn into_parts(self) -> (impl AsyncRead + AsyncWrite + Send + Unpin, String) {
+        (self.stream, self.name)
+    }
+}
+
+impl fmt::Debug for Visitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visitor").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Listener {
@@ -116,28 +150,30 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// Waits for the next client.
-    ///
-    /// # Errors
-    /// When the system has no room for one more, or it is gone again.
-    pub async fn accept(&self) -> io::Result<Visitor> {
-        let unix = |(stream, _)| Visitor::Unix(stream);
-        match self {
-            Self::Named(socket) => socket.listener().accept().await.map(unix),
-            Self::Unix(listener) => listener.accept().await.map(unix),
-            Self::Tcp(listener) => {
-                let (stream, address) = listener.accept().await?;
-                // Replies are sent together where there are many.
-                stream.set_nodelay(true)?;
-                Ok(Visitor::Tcp(stream, address))
-            }
-        }
-    }
-
     /// The address that it was given, where it is one of TCP.
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         if let Self::Tcp(listener) = self { listener.local_addr().ok() } else { None }
+    }
+}
+
+impl Entrance for Listener {
+    fn accept(&self) -> BoxFuture<'_, io::Result<Visitor>> {
+        boxed(async move {
+            const OF_THIS_HOST: &str = "a process of this host";
+            match self {
+                Self::Named(socket) => {
+                    Ok(Visitor::new(socket.listener().accept().await?.0, OF_THIS_HOST))
+                }
+                Self::Unix(listener) => Ok(Visitor::new(listener.accept().await?.0, OF_THIS_HOST)),
+                Self::Tcp(listener) => {
+                    let (stream, address) = listener.accept().await?;
+                    // Replies are sent together where there are many.
+                    stream.set_nodelay(true)?;
+                    Ok(Visitor::new(stream, address.to_string()))
+                }
+            }
+        })
     }
 }
 

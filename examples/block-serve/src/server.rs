@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iscsi_nbd::Export;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::Client;
+use crate::error::Error;
 use crate::layers::Layers;
-use crate::listen::{Listener, Visitor};
+use crate::listen::{Entrance, Visitor};
 use crate::memory::Memory;
 use crate::requests::{Counters, Requests};
 use crate::stop::Stop;
@@ -61,7 +61,12 @@ impl Server {
 
     /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
     /// asked for is answered.
-    pub async fn run(self: &Arc<Self>, listeners: &[Listener], stop: &Stop, ends_with_last: bool) {
+    pub async fn run(
+        self: &Arc<Self>,
+        entrances: &[impl Entrance],
+        stop: &Stop,
+        ends_with_last: bool,
+    ) {
         let mut clients = JoinSet::new();
         loop {
             tokio::select! {
@@ -72,7 +77,7 @@ impl Server {
                         return;
                     }
                 }
-                visitor = next_visitor(listeners), if clients.len() < self.max_clients => match visitor {
+                visitor = next_visitor(entrances), if clients.len() < self.max_clients => match visitor {
                     Ok(visitor) => drop(clients.spawn(Arc::clone(self).serve(visitor, stop.clone()))),
                     Err(error) => {
                         tracing::warn!(%error, "a client could not be had");
@@ -84,10 +89,47 @@ impl Server {
         while clients.join_next().await.is_some() {}
     }
 
+    /// The same, and then brings everything onto the medium and ends the sessions with the unit. Whoever comes meanwhile to one
+    /// of the first `own` entrances is turned away.
+    ///
+    /// # Errors
+    /// When something was lost of which no client was told, or the target may still carry out what was sent to it.
+    pub async fn run_to_end(
+        self: &Arc<Self>,
+        entrances: &[impl Entrance],
+        own: usize,
+        stop: &Stop,
+        ends_with_last: bool,
+    ) -> Result<(), Error> {
+        self.run(entrances, stop, ends_with_last).await;
+        // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
+        // those of its clients. Who comes to a socket that was handed over waits there for the next one.
+        let own = entrances.get(..own).unwrap_or(entrances);
+        let (flushed, ended) = tokio::select! {
+            ended = self.let_go() => ended,
+            never = turn_away(own) => match never {},
+        };
+        flushed.map_err(Error::Flush)?;
+        match ended {
+            Err(error @ iscsi_initiator::Error::Unsettled { .. }) => Err(error.into()),
+            Err(error) => {
+                tracing::debug!(%error, "the sessions did not end in order");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Flushes, and ends the sessions, whether or not that went well.
+    async fn let_go(&self) -> (io::Result<()>, Result<(), iscsi_initiator::Error>) {
+        let flushed = self.flush().await;
+        (flushed, self.layers.opened().logout().await)
+    }
+
     /// Brings everything onto the medium.
     ///
     /// # Errors
-    /// When something was lost, also if a client was told.
+    /// When something was lost of which no client was told.
     pub async fn flush(&self) -> io::Result<()> {
         self.layers.client().flush().await
     }
@@ -113,26 +155,11 @@ impl Server {
     }
 
     async fn serve(self: Arc<Self>, visitor: Visitor, stop: Stop) {
-        match visitor {
-            Visitor::Unix(stream) => {
-                self.serve_stream(stream, "a process of this host", stop).await
-            }
-            Visitor::Tcp(stream, address) => {
-                self.serve_stream(stream, &address.to_string(), stop).await;
-            }
-        }
-    }
-
-    async fn serve_stream(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        who: &str,
-        stop: Stop,
-    ) {
+        let (stream, who) = visitor.into_parts();
         let client = Client { export: Arc::clone(&self.export), memory: self.memory.clone(), stop };
         let served = client.serve(stream, |negotiated, transmission| {
             self.counters.clients.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(client = who, "a client has come");
+            tracing::debug!(client = %who, "a client has come");
             Requests {
                 device: self.layers.client(),
                 replies: transmission.replies(),
@@ -142,16 +169,16 @@ impl Server {
             }
         });
         match served.await {
-            Ok(()) => tracing::debug!(client = who, "a client has gone"),
-            Err(error) => tracing::warn!(client = who, %error, "a client was let go"),
+            Ok(()) => tracing::debug!(client = %who, "a client has gone"),
+            Err(error) => tracing::warn!(client = %who, %error, "a client was let go"),
         }
     }
 }
 
 /// Closes the connection of whoever comes, who would else wait for a server that takes nobody any more.
-pub(crate) async fn turn_away(listeners: &[Listener]) -> Infallible {
+async fn turn_away(entrances: &[impl Entrance]) -> Infallible {
     loop {
-        match next_visitor(listeners).await {
+        match next_visitor(entrances).await {
             Ok(visitor) => drop(visitor),
             Err(error) => {
                 tracing::debug!(%error, "a client could not be turned away");
@@ -161,12 +188,11 @@ pub(crate) async fn turn_away(listeners: &[Listener]) -> Infallible {
     }
 }
 
-async fn next_visitor(listeners: &[Listener]) -> io::Result<Visitor> {
-    let mut waiting: Vec<_> =
-        listeners.iter().map(|listener| Box::pin(listener.accept())).collect();
+async fn next_visitor(entrances: &[impl Entrance]) -> io::Result<Visitor> {
+    let mut waiting: Vec<_> = entrances.iter().map(Entrance::accept).collect();
     std::future::poll_fn(|context| {
-        for listener in &mut waiting {
-            if let ready @ std::task::Poll::Ready(_) = listener.as_mut().poll(context) {
+        for entrance in &mut waiting {
+            if let ready @ std::task::Poll::Ready(_) = entrance.as_mut().poll(context) {
                 return ready;
             }
         }
