@@ -14,6 +14,7 @@ mod error;
 mod export;
 mod layers;
 mod listen;
+mod losses;
 mod memory;
 mod open_files;
 mod outbox;

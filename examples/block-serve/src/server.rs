@@ -14,6 +14,7 @@ use crate::connection::Client;
 use crate::error::Error;
 use crate::layers::Layers;
 use crate::listen::{Entrance, Visitor};
+use crate::losses::{self, Losses};
 use crate::memory::Memory;
 use crate::requests::{Counters, Requests};
 use crate::stop::Stop;
@@ -27,6 +28,7 @@ pub struct Server {
     layers: Layers,
     export: Arc<Export>,
     memory: Memory,
+    losses: Losses,
     has_cache: bool,
     max_clients: usize,
     counters: Arc<Counters>,
@@ -56,7 +58,8 @@ impl Server {
         let has_cache = layers.cache_stats().is_some();
         let counters = Arc::default();
         let (export, memory) = (Arc::new(export), Memory::new(memory));
-        Arc::new(Self { layers, export, memory, has_cache, max_clients, counters })
+        let losses = Losses::default();
+        Arc::new(Self { layers, export, memory, losses, has_cache, max_clients, counters })
     }
 
     /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
@@ -106,6 +109,7 @@ impl Server {
         // those of its clients. Who comes to a socket that was handed over waits there for the next one.
         let own = entrances.get(..own).unwrap_or(entrances);
         let (flushed, ended) = tokio::select! {
+            biased;
             ended = self.let_go() => ended,
             never = turn_away(own) => match never {},
         };
@@ -129,9 +133,10 @@ impl Server {
     /// Brings everything onto the medium.
     ///
     /// # Errors
-    /// When something was lost of which no client was told.
+    /// When something was lost of which no client was told, or none that is known to have heard it.
     pub async fn flush(&self) -> io::Result<()> {
-        self.layers.client().flush().await
+        self.layers.client().flush().await?;
+        if self.losses.is_unheard() { Err(losses::unheard()) } else { Ok(()) }
     }
 
     /// What it has done so far.
@@ -165,6 +170,7 @@ impl Server {
                 replies: transmission.replies(),
                 contexts: negotiated.contexts.clone(),
                 has_cache: self.has_cache,
+                told: self.losses.connection(),
                 counters: Arc::clone(&self.counters),
             }
         });
