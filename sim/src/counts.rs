@@ -17,6 +17,8 @@ pub struct Counts {
     pub faults: BTreeMap<Class, u64>,
     /// Events in repeated copies, by their description.
     pub repeated_copies: BTreeMap<&'static str, u64>,
+    /// Events of served units, by their description.
+    pub served: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -34,6 +36,11 @@ impl Counts {
         *self.repeated_copies.entry(what).or_default() += 1;
     }
 
+    /// Counts an event of a served unit.
+    pub(crate) fn served(&mut self, what: &'static str) {
+        *self.served.entry(what).or_default() += 1;
+    }
+
     /// Adds the counts of another part of the episode.
     pub fn add(&mut self, other: &Self) {
         self.writes += other.writes;
@@ -42,6 +49,9 @@ impl Counts {
         other.faults.iter().for_each(|(class, count)| self.faults(*class, *count));
         for (what, count) in &other.repeated_copies {
             *self.repeated_copies.entry(what).or_default() += count;
+        }
+        for (what, count) in &other.served {
+            *self.served.entry(what).or_default() += count;
         }
     }
 }

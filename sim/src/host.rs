@@ -40,6 +40,8 @@ pub(crate) struct Host {
     pub(crate) left: Arc<AtomicUsize>,
     /// Between two requests of a worker, milliseconds at most.
     pub(crate) max_pause: u64,
+    /// Its disks outlast their patience, as those of a server do.
+    pub(crate) outlasts: bool,
     process: Option<Process>,
 }
 
@@ -86,6 +88,7 @@ impl Host {
             part: 0..0,
             left: Arc::default(),
             max_pause: 1,
+            outlasts: false,
             process: None,
         }
     }
@@ -133,7 +136,7 @@ impl Host {
             // A single session shows whether it comes back over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
-        let outlasts = beside.percent(15);
+        let outlasts = beside.percent(15) || self.outlasts;
         if outlasts {
             let reopening = ReopeningOptions::default().with_outlasts_patience(true);
             let patience = beside.millis(500..60_000);
@@ -173,6 +176,23 @@ impl Host {
     pub(crate) fn disk(&self) -> Option<(Disk, bool)> {
         let process = self.process.as_ref()?;
         Some((process.disks.first()?.disk.clone(), process.has_connections))
+    }
+
+    /// The number of the first disk that is open.
+    pub(crate) fn number_of_disk(&self) -> Option<usize> {
+        self.process.as_ref()?.disks.first().map(|open| open.number)
+    }
+
+    /// Others have closed the disks, in order or not.
+    pub(crate) fn closed_by_others(&mut self, is_well: bool) {
+        let Some(process) = &mut self.process else { return };
+        let mut world = self.shared.lock();
+        for open in process.disks.drain(..) {
+            world.close_disk(open.number);
+            if !is_well {
+                process.dropped.push(open.number);
+            }
+        }
     }
 
     /// Opens another unit of one of the targets, in a process that is there.

@@ -12,7 +12,8 @@
 //! A tenth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
 //! the workload, and what a loss of power would leave is compared with what it says. An eighth of the seeds go on with a second
 //! world of repeated copies: one command line runs again and again over a source that changes, processes are killed, and the host
-//! that keeps the files crashes.
+//! that keeps the files crashes. A twelfth of them go on with a world of a served unit: NBD clients use it through block-serve, whose
+//! processes are killed and stopped.
 //!
 //! A quarter of all episodes have troubles: faults with a beginning and an end. Most of these episodes have one trouble at a time
 //! and no other fault. It ends within the patience of the disk, so no request may fail.
@@ -33,6 +34,7 @@ mod panics;
 mod pending;
 mod rng;
 mod run;
+mod serve;
 mod settings;
 mod stream;
 mod topology;

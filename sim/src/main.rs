@@ -87,12 +87,12 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         begun.elapsed().as_secs_f64()
     )?;
     if arguments.counts {
-        let Counts { writes, reads, flushes, faults, repeated_copies } = counts;
+        let Counts { writes, reads, flushes, faults, repeated_copies, served } = counts;
         writeln!(io::stdout(), "{writes} writes, {reads} reads, {flushes} flushes")?;
         for (class, count) in faults {
             writeln!(io::stdout(), "{count:>8} {class}")?;
         }
-        for (what, count) in repeated_copies {
+        for (what, count) in repeated_copies.into_iter().chain(served) {
             writeln!(io::stdout(), "{count:>8} {what}")?;
         }
     }

@@ -10,12 +10,15 @@ const COPY_IN_USE: u64 = 128;
 /// Seeds of episodes with repeated copies; together they have every event that is counted.
 const REPEATED_COPIES: [u64; 6] = [60, 69, 48, 17, 40, 45];
 
+/// Seeds of episodes with a served unit; together they have every event that is counted.
+const SERVED: [u64; 2] = [98, 325];
+
 /// All that is left to chance comes from the seed: the hash covers every request, every answer and every
 /// byte of a connection, with their times.
 #[test]
 fn a_seed_decides_everything() -> io::Result<()> {
     let settings = Settings { operations: 40, ..Settings::default() };
-    for seed in (0..8).chain([COPY_IN_USE, REPEATED_COPIES[0]]) {
+    for seed in (0..8).chain([COPY_IN_USE, REPEATED_COPIES[0], SERVED[0]]) {
         let (first, second) = (run(seed, &settings)?, run(seed, &settings)?);
         assert_eq!((first.hash, first.elapsed), (second.hash, second.elapsed), "seed {seed}");
         assert_eq!(first.violation, second.violation, "seed {seed}");
@@ -85,4 +88,24 @@ fn repeated_copies_survive_killed_processes_and_use_their_files() -> io::Result<
         }
     }
     panic!("it never happens: {missing:?}");
+}
+
+/// Servers are killed and stopped, clients come back, and flushes tell of what was lost.
+#[test]
+fn a_served_unit_survives_killed_servers_and_lost_connections() -> io::Result<()> {
+    let mut missing = BTreeSet::from([
+        "a client comes",
+        "a connection is lost",
+        "a flush tells of a loss",
+        "a server is killed",
+        "a server is stopped",
+        "an answered write fails",
+    ]);
+    for seed in SERVED {
+        let report = run(seed, &Settings::default())?;
+        assert_eq!(report.violation, None, "seed {seed}");
+        missing.retain(|what| !report.counts.served.contains_key(what));
+    }
+    assert!(missing.is_empty(), "it never happens: {missing:?}");
+    Ok(())
 }

@@ -121,7 +121,7 @@ impl Cache {
 
     async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
         let range = offset..offset + buffer.len() as u64;
-        if buffer.len() > MAX_KEPT_READ || range.end > self.device.capacity() {
+        if buffer.len() > MAX_KEPT_READ || range.end > self.kept_capacity() {
             self.shared.lock().stats.passed_by += buffer.len() as u64;
             return self.device.read_into(offset, buffer).await;
         }
@@ -132,6 +132,11 @@ impl Cache {
         }
         self.keep(range, Some(&mut buffer)).await?;
         Ok(buffer)
+    }
+
+    /// Bytes of the device of which something may be kept: what it has grown by since it was opened passes by.
+    fn kept_capacity(&self) -> u64 {
+        self.shared.lock().chunks.capacity().min(self.device.capacity())
     }
 
     /// Asks a device for news that was asked for nothing else. Nobody waits for them, nor for what is wrong there: the

@@ -50,6 +50,17 @@ pub(crate) enum Broken {
     SlowHandshake,
 }
 
+/// How the requests of a connection have come to their end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// The client has said so.
+    Goodbye,
+    /// The client is gone, for all that is known.
+    Gone,
+    /// The server takes no more.
+    Stopped,
+}
+
 /// What a connection needs of its server.
 pub(crate) struct Client {
     pub(crate) export: Arc<Export>,
@@ -80,7 +91,7 @@ impl Client {
         let stop = self.stop.clone();
         let sender = tokio::spawn(async move { outbox::send_all(outgoing, writer, &stop).await });
         let desk = Desk {
-            requests,
+            requests: Arc::clone(&requests),
             replies,
             memory: self.memory.for_client(),
             places: Arc::new(Semaphore::new(MAX_REQUESTS)),
@@ -90,15 +101,18 @@ impl Client {
             tokio::pin!(receiving);
             tokio::select! {
                 biased;
-                () = self.stop.requested() => Ok(()),
+                () = self.stop.requested() => Ok(End::Stopped),
                 // Nobody takes replies any more.
-                () = desk.replies.closed() => Ok(()),
+                () = desk.replies.closed() => Ok(End::Gone),
                 received = &mut receiving => received,
             }
         };
         // What is under way is answered.
         drop(desk);
-        let sent = sender.await.map_err(io::Error::other)?;
+        let sent = sender.await.map_err(io::Error::other).flatten();
+        // Who says goodbye has all answers. Who is there at the end is sent all of them.
+        let has_all = matches!(received, Ok(End::Goodbye | End::Stopped)) && sent.is_ok();
+        requests.told.end(has_all);
         received?;
         Ok(sent?)
     }
@@ -163,7 +177,7 @@ impl Desk {
         reader: &mut (impl AsyncRead + Unpin),
         mut input: BytesMut,
         mut transmission: Transmission,
-    ) -> Result<(), Broken> {
+    ) -> Result<End, Broken> {
         let mut held = None;
         let mut pace = Pace::of_sending();
         loop {
@@ -194,7 +208,7 @@ impl Desk {
                         let head = self.requests.replies.refuse(&refused);
                         self.reply(head, Bytes::new(), held);
                     }
-                    TransmissionEvent::Disconnect => return Ok(()),
+                    TransmissionEvent::Disconnect => return Ok(End::Goodbye),
                 }
             }
             let owes = match transmission.expected() {
@@ -209,7 +223,7 @@ impl Desk {
             let read = reader.read_buf(&mut input);
             let count = if owes { pace.wait(read).await? } else { read.await? };
             if count == 0 {
-                return Ok(());
+                return Ok(End::Gone);
             }
         }
     }
@@ -319,6 +333,7 @@ mod tests {
             replies: transmission.replies(),
             contexts: negotiated.contexts.clone(),
             has_cache: false,
+            told: crate::losses::Losses::default().connection(),
             counters: Arc::default(),
         }
     }

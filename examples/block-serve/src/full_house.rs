@@ -45,12 +45,7 @@ impl FullHouse {
         }
         while self.telling.try_join_next().is_some() {}
         if self.telling.len() < TOLD_AT_ONCE {
-            self.telling.spawn(async move {
-                match visitor {
-                    Visitor::Unix(stream) => tell(stream).await,
-                    Visitor::Tcp(stream, _) => tell(stream).await,
-                }
-            });
+            self.telling.spawn(async move { tell(visitor.into_parts().0).await });
         }
     }
 }

@@ -62,4 +62,10 @@ impl Layers {
     pub fn pending_bytes(&self) -> u64 {
         self.behind.as_ref().map_or(0, WriteBehind::pending_bytes)
     }
+
+    /// How many changes have failed after their answer, since the start.
+    #[must_use]
+    pub fn failed_changes(&self) -> u64 {
+        self.behind.as_ref().map_or(0, WriteBehind::failed_changes)
+    }
 }

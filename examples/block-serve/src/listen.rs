@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::named_socket::{NamedSocket, SocketAccess};
 use iscsi_initiator::SocketOptions;
 use listenfd::ListenFd;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, lookup_host};
 
 /// An address to listen at.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -57,13 +59,45 @@ pub enum Listener {
     Tcp(TcpListener),
 }
 
+/// Where clients come in: a socket, or whatever else brings streams of bytes.
+pub trait Entrance: fmt::Debug + Send + Sync {
+    /// Waits for the next client.
+    ///
+    /// # Errors
+    /// When the system has no room for one more, or it is gone again.
+    fn accept(&self) -> BoxFuture<'_, io::Result<Visitor>>;
+}
+
+/// The bytes of a client, in both directions.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// A client that has come.
-#[derive(Debug)]
-pub enum Visitor {
-    /// Over a Unix socket.
-    Unix(UnixStream),
-    /// From somewhere.
-    Tcp(TcpStream, SocketAddr),
+pub struct Visitor {
+    stream: Box<dyn Stream>,
+    name: String,
+}
+
+impl Visitor {
+    /// A client that this stream leads to. `name` is for the log.
+    pub fn new(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        name: impl Into<String>,
+    ) -> Self {
+        Self { stream: Box::new(stream), name: name.into() }
+    }
+
+    /// Its bytes, and its name.
+    pub(crate) fn into_parts(self) -> (impl AsyncRead + AsyncWrite + Send + Unpin, String) {
+        (self.stream, self.name)
+    }
+}
+
+impl fmt::Debug for Visitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visitor").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Listener {
@@ -117,30 +151,19 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// Waits for the next client.
-    ///
-    /// # Errors
-    /// When the system has no room for one more, or it is gone again.
-    pub async fn accept(&self) -> io::Result<Visitor> {
-        let unix = |(stream, _)| Visitor::Unix(stream);
-        match self {
-            Self::Named(socket) => socket.listener().accept().await.map(unix),
-            Self::Unix(listener) => listener.accept().await.map(unix),
-            Self::Tcp(listener) => {
-                let (stream, address) = listener.accept().await?;
-                // Replies are sent together where there are many.
-                stream.set_nodelay(true)?;
-                keep_alive(&stream)?;
-                Ok(Visitor::Tcp(stream, address))
-            }
-        }
-    }
-
     /// The address that it was given, where it is one of TCP.
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         if let Self::Tcp(listener) = self { listener.local_addr().ok() } else { None }
     }
+}
+
+async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, address) = listener.accept().await?;
+    // Replies are sent together where there are many.
+    stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
+    Ok((stream, address))
 }
 
 /// Has the kernel ask whether an idle client is still there, as often as the initiator has it ask for a target: the
@@ -152,6 +175,24 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
         .with_interval(options.keepalive_interval)
         .with_retries(options.keepalive_count);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+impl Entrance for Listener {
+    fn accept(&self) -> BoxFuture<'_, io::Result<Visitor>> {
+        boxed(async move {
+            const OF_THIS_HOST: &str = "a process of this host";
+            match self {
+                Self::Named(socket) => {
+                    Ok(Visitor::new(socket.listener().accept().await?.0, OF_THIS_HOST))
+                }
+                Self::Unix(listener) => Ok(Visitor::new(listener.accept().await?.0, OF_THIS_HOST)),
+                Self::Tcp(listener) => {
+                    let (stream, address) = accept_tcp(listener).await?;
+                    Ok(Visitor::new(stream, address.to_string()))
+                }
+            }
+        })
+    }
 }
 
 /// Refuses a connected socket: `accept` on it fails for ever.
@@ -171,11 +212,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_is_gone_is_noticed() {
-        let address = Address::Tcp("127.0.0.1:0".to_owned());
-        let listener = Listener::bind(&address).await.unwrap();
-        let client = TcpStream::connect(listener.tcp_address().unwrap());
-        let (_client, visitor) = tokio::join!(client, listener.accept());
-        let Ok(Visitor::Tcp(stream, _)) = visitor else { panic!("{visitor:?}") };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (_client, accepted) = tokio::join!(client, accept_tcp(&listener));
+        let (stream, _) = accepted.unwrap();
         let (socket, options) = (SockRef::from(&stream), SocketOptions::default());
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), options.keepalive_idle);

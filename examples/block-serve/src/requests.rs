@@ -10,6 +10,7 @@ use iscsi_nbd::server::Replies;
 use iscsi_nbd::{Command, MetaContext, Request};
 
 use crate::export::{errno, status};
+use crate::losses::Told;
 
 /// Bytes that are read at once for who wants them in memory soon.
 const CACHED_AT_ONCE: u64 = 64 << 10;
@@ -31,6 +32,7 @@ pub(crate) struct Requests {
     pub(crate) replies: Replies,
     pub(crate) contexts: Vec<MetaContext>,
     pub(crate) has_cache: bool,
+    pub(crate) told: Told,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -75,14 +77,17 @@ impl Requests {
                 device.discard(offset, len).await?;
                 fua
             }
-            Command::Flush => true,
+            Command::Flush => {
+                self.told.flush(&**device).await.map_err(as_loss)?;
+                false
+            }
             Command::Cache => {
                 self.cache(offset, len).await?;
                 false
             }
         };
         if is_durable {
-            device.flush().await.map_err(as_loss)?;
+            self.told.flush_for_write(&**device).await.map_err(as_loss)?;
         }
         Ok((Bytes::from(self.replies.done(request.cookie)), Bytes::new()))
     }

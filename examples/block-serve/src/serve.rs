@@ -15,7 +15,7 @@ use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
 use crate::open_files;
-use crate::server::{Server, turn_away};
+use crate::server::Server;
 use crate::stop::Stop;
 
 /// A server that clients can come to.
@@ -92,21 +92,7 @@ impl Ready {
     /// When something was lost.
     pub fn run<'a>(self, stop: &'a Stop) -> BoxFuture<'a, Result<Value, Error>> {
         boxed(async move {
-            self.server.run(&self.listeners, stop, self.ends_with_last).await;
-            // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
-            // those of its clients. Who comes to a socket that was handed over waits there for the next one.
-            let (own, _) = self.listeners.split_at(self.own);
-            let (flushed, ended) = tokio::select! {
-                ended = self.let_go() => ended,
-                never = turn_away(own) => match never {},
-            };
-            drop(self.listeners);
-            flushed.map_err(Error::Flush)?;
-            match ended {
-                Err(error @ iscsi_initiator::Error::Unsettled { .. }) => return Err(error.into()),
-                Err(error) => tracing::debug!(%error, "the sessions did not end in order"),
-                Ok(()) => {}
-            }
+            self.server.run_to_end(&self.listeners, self.own, stop, self.ends_with_last).await?;
             let (stats, cache) = (self.server.stats(), self.server.layers().cache_stats());
             let cache = cache.map(|cache| {
                 json!({
@@ -127,12 +113,6 @@ impl Ready {
                 "cache": cache,
             }))
         })
-    }
-
-    /// Flushes, and ends the sessions, whether or not that went well.
-    async fn let_go(&self) -> (io::Result<()>, Result<(), iscsi_initiator::Error>) {
-        let flushed = self.server.flush().await;
-        (flushed, self.server.layers().opened().logout().await)
     }
 }
 

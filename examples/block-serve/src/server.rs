@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use iscsi_nbd::Export;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::Client;
+use crate::error::Error;
 use crate::full_house::{FullHouse, Seldom};
 use crate::layers::Layers;
-use crate::listen::{Listener, Visitor};
+use crate::listen::{Entrance, Visitor};
+use crate::losses::{self, Losses};
 use crate::memory::{MAX_CLIENTS, Memory};
 use crate::requests::{Counters, Requests};
 use crate::stop::Stop;
@@ -28,6 +29,7 @@ pub struct Server {
     layers: Layers,
     export: Arc<Export>,
     memory: Memory,
+    losses: Losses,
     has_cache: bool,
     max_clients: usize,
     counters: Arc<Counters>,
@@ -60,13 +62,27 @@ impl Server {
         let counters = Arc::default();
         let max_clients = max_clients.clamp(1, MAX_CLIENTS);
         let (export, memory) = (Arc::new(export), Memory::new(memory, max_clients));
-        let strangers = Mutex::default();
-        Arc::new(Self { layers, export, memory, has_cache, max_clients, counters, strangers })
+        let (losses, strangers) = (Losses::default(), Mutex::default());
+        Arc::new(Self {
+            layers,
+            export,
+            memory,
+            losses,
+            has_cache,
+            max_clients,
+            counters,
+            strangers,
+        })
     }
 
     /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
     /// asked for is answered.
-    pub async fn run(self: &Arc<Self>, listeners: &[Listener], stop: &Stop, ends_with_last: bool) {
+    pub async fn run(
+        self: &Arc<Self>,
+        entrances: &[impl Entrance],
+        stop: &Stop,
+        ends_with_last: bool,
+    ) {
         let mut clients = JoinSet::new();
         let mut full_house = FullHouse::new(self.max_clients);
         loop {
@@ -78,7 +94,7 @@ impl Server {
                         return;
                     }
                 }
-                visitor = next_visitor(listeners) => match visitor {
+                visitor = next_visitor(entrances) => match visitor {
                     Ok(visitor) if clients.len() >= self.max_clients => full_house.refuse(visitor),
                     Ok(visitor) => drop(clients.spawn(Arc::clone(self).serve(visitor, stop.clone()))),
                     Err(error) => {
@@ -91,12 +107,51 @@ impl Server {
         while clients.join_next().await.is_some() {}
     }
 
+    /// The same, and then brings everything onto the medium and ends the sessions with the unit. Whoever comes meanwhile to one
+    /// of the first `own` entrances is turned away.
+    ///
+    /// # Errors
+    /// When something was lost of which no client was told, or the target may still carry out what was sent to it.
+    pub async fn run_to_end(
+        self: &Arc<Self>,
+        entrances: &[impl Entrance],
+        own: usize,
+        stop: &Stop,
+        ends_with_last: bool,
+    ) -> Result<(), Error> {
+        self.run(entrances, stop, ends_with_last).await;
+        // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
+        // those of its clients. Who comes to a socket that was handed over waits there for the next one.
+        let own = entrances.get(..own).unwrap_or(entrances);
+        let (flushed, ended) = tokio::select! {
+            biased;
+            ended = self.let_go() => ended,
+            never = turn_away(own) => match never {},
+        };
+        flushed.map_err(Error::Flush)?;
+        match ended {
+            Err(error @ iscsi_initiator::Error::Unsettled { .. }) => Err(error.into()),
+            Err(error) => {
+                tracing::debug!(%error, "the sessions did not end in order");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Flushes, and ends the sessions, whether or not that went well.
+    async fn let_go(&self) -> (io::Result<()>, Result<(), iscsi_initiator::Error>) {
+        let flushed = self.flush().await;
+        (flushed, self.layers.opened().logout().await)
+    }
+
     /// Brings everything onto the medium.
     ///
     /// # Errors
-    /// When something was lost, also if a client was told.
+    /// When something was lost of which no client was told, or none that is known to have heard it.
     pub async fn flush(&self) -> io::Result<()> {
-        self.layers.client().flush().await
+        self.layers.client().flush().await?;
+        if self.losses.is_unheard() { Err(losses::unheard()) } else { Ok(()) }
     }
 
     /// What it has done so far.
@@ -120,54 +175,40 @@ impl Server {
     }
 
     async fn serve(self: Arc<Self>, visitor: Visitor, stop: Stop) {
-        match visitor {
-            Visitor::Unix(stream) => {
-                self.serve_stream(stream, "a process of this host", stop).await
-            }
-            Visitor::Tcp(stream, address) => {
-                self.serve_stream(stream, &address.to_string(), stop).await;
-            }
-        }
-    }
-
-    async fn serve_stream(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        who: &str,
-        stop: Stop,
-    ) {
+        let (stream, who) = visitor.into_parts();
         let client = Client { export: Arc::clone(&self.export), memory: self.memory.clone(), stop };
         let mut is_stranger = true;
         let served = client.serve(stream, |negotiated, transmission| {
             is_stranger = false;
             self.counters.clients.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(client = who, "a client has come");
+            tracing::debug!(client = %who, "a client has come");
             Requests {
                 device: self.layers.client(),
                 replies: transmission.replies(),
                 contexts: negotiated.contexts.clone(),
                 has_cache: self.has_cache,
+                told: self.losses.connection(),
                 counters: Arc::clone(&self.counters),
             }
         });
         match served.await {
-            Ok(()) => tracing::debug!(client = who, "a client has gone"),
+            Ok(()) => tracing::debug!(client = %who, "a client has gone"),
             // There may be thousands of them.
             Err(error) if is_stranger => {
                 let count = self.strangers.lock().unwrap_or_else(PoisonError::into_inner).count();
                 if let Some(count) = count {
-                    tracing::warn!(client = who, %error, connections = count, "a connection was closed within its handshake");
+                    tracing::warn!(client = %who, %error, connections = count, "a connection was closed within its handshake");
                 }
             }
-            Err(error) => tracing::warn!(client = who, %error, "a client was let go"),
+            Err(error) => tracing::warn!(client = %who, %error, "a client was let go"),
         }
     }
 }
 
 /// Closes the connection of whoever comes, who would else wait for a server that takes nobody any more.
-pub(crate) async fn turn_away(listeners: &[Listener]) -> Infallible {
+async fn turn_away(entrances: &[impl Entrance]) -> Infallible {
     loop {
-        match next_visitor(listeners).await {
+        match next_visitor(entrances).await {
             Ok(visitor) => drop(visitor),
             Err(error) => {
                 tracing::debug!(%error, "a client could not be turned away");
@@ -177,12 +218,11 @@ pub(crate) async fn turn_away(listeners: &[Listener]) -> Infallible {
     }
 }
 
-async fn next_visitor(listeners: &[Listener]) -> io::Result<Visitor> {
-    let mut waiting: Vec<_> =
-        listeners.iter().map(|listener| Box::pin(listener.accept())).collect();
+async fn next_visitor(entrances: &[impl Entrance]) -> io::Result<Visitor> {
+    let mut waiting: Vec<_> = entrances.iter().map(Entrance::accept).collect();
     std::future::poll_fn(|context| {
-        for listener in &mut waiting {
-            if let ready @ std::task::Poll::Ready(_) = listener.as_mut().poll(context) {
+        for entrance in &mut waiting {
+            if let ready @ std::task::Poll::Ready(_) = entrance.as_mut().poll(context) {
                 return ready;
             }
         }

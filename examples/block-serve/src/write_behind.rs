@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use failures::is_loss;
 use failures::{Failures, Run};
 use pending::{Content, Entry, Pending};
 
@@ -73,6 +74,12 @@ impl WriteBehind {
         u64::from(self.shared.size) - self.shared.room.available_permits() as u64
     }
 
+    /// How many changes have failed after their answer, since the start.
+    #[must_use]
+    pub fn failed_changes(&self) -> u64 {
+        self.shared.lock().failures.count()
+    }
+
     /// Begins a change of the device; it goes on whether or not its end is waited for.
     async fn begin(&self, range: Range<u64>, content: Content, is_answered: bool) -> Running {
         let len = content.len().max(ENTRY_LEN).min(self.shared.size.into());
@@ -109,6 +116,8 @@ impl WriteBehind {
     }
 
     async fn flush_all(&self) -> io::Result<()> {
+        // Flushes of one handle that are under way at the same time are told of the same failures.
+        let told = self.told.load(Ordering::SeqCst);
         let before = self.shared.lock().pending.all();
         for entry in before {
             entry.ended().await;
@@ -116,8 +125,8 @@ impl WriteBehind {
         let flushed = self.device.flush().await;
         let failed = {
             let mut state = self.shared.lock();
-            let (count, failure) = state.failures.tell(self.told.load(Ordering::Relaxed));
-            self.told.store(count, Ordering::Relaxed);
+            let (count, failure) = state.failures.tell(told);
+            self.told.fetch_max(count, Ordering::SeqCst);
             failure
         };
         // Whoever is told of what passes flushes again, and would hear that all is well.

@@ -3,13 +3,15 @@
 use std::fs;
 use std::future::pending;
 use std::io;
-use std::sync::mpsc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
@@ -24,18 +26,25 @@ const UNHEARD: Duration = Duration::from_millis(900);
 
 /// Whether a program's work shall stop. Clones are the same wish.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct Stop(Arc<State>);
 
 /// Tells the work to stop.
 #[derive(Debug)]
-pub struct StopButton(watch::Sender<bool>);
+pub struct StopButton(Arc<State>);
+
+/// A `watch` channel would wake those who wait in a random order, and the simulation needs the same one each time.
+#[derive(Debug, Default)]
+struct State {
+    is_requested: AtomicBool,
+    bell: Notify,
+}
 
 impl Stop {
     /// A wish that nobody has yet, and the button that expresses it.
     #[must_use]
     pub fn new() -> (StopButton, Self) {
-        let (sender, receiver) = watch::channel(false);
-        (StopButton(sender), Self(receiver))
+        let state = Arc::<State>::default();
+        (StopButton(Arc::clone(&state)), Self(state))
     }
 
     /// A wish that nobody will ever have.
@@ -70,14 +79,19 @@ impl Stop {
     /// Whether the wish was expressed.
     #[must_use]
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow()
+        self.0.is_requested.load(Ordering::SeqCst)
     }
 
     /// Waits until the work shall stop.
     pub async fn requested(&self) {
-        if self.0.clone().wait_for(|stop| *stop).await.is_err() {
-            // Nobody is left who could want it.
-            pending().await
+        loop {
+            let mut rings = pin!(self.0.bell.notified());
+            // It hears the bell from now on, so that no ring between the look and the wait is missed.
+            rings.as_mut().enable();
+            if self.is_requested() {
+                return;
+            }
+            rings.await;
         }
     }
 
@@ -103,7 +117,8 @@ impl Stop {
 impl StopButton {
     /// Tells the work to stop.
     pub fn press(&self) {
-        self.0.send_replace(true);
+        self.0.is_requested.store(true, Ordering::SeqCst);
+        self.0.bell.notify_waiters();
     }
 }
 

@@ -13,7 +13,7 @@ pub const GRAIN: usize = 64;
 pub(super) const ZEROS: u64 = 0;
 
 /// A request that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(super) number: usize,
     pub(super) grains: Range<usize>,
@@ -21,6 +21,11 @@ pub(crate) struct Write {
 }
 
 impl Write {
+    /// Where it writes.
+    pub(crate) fn grains(&self) -> Range<usize> {
+        self.grains.clone()
+    }
+
     /// The bytes to be written.
     pub(crate) fn data(&self) -> Bytes {
         let mut data = BytesMut::with_capacity(self.grains.len() * GRAIN);

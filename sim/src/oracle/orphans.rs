@@ -11,7 +11,7 @@ impl Oracle {
     pub(crate) fn orphaned(&mut self, disks: &[(usize, bool)], block: usize) {
         let now = self.now();
         for block in self.grains.chunks_mut(block) {
-            let orphans = orphans_of(block, disks);
+            let orphans = orphans_of(block, disks, self.answers_early);
             let is_orphan = |version: &Version| orphans.contains(&version.write);
             let covers_all = |write: &usize| {
                 block.iter().all(|grain| grain.iter().any(|version| version.write == *write))
@@ -36,6 +36,7 @@ impl Oracle {
                     if is_of_process && version.ended.is_none() {
                         (version.ended, version.settled) = (Some(now), Some(now));
                     }
+                    version.is_unanswered &= !is_of_process;
                     if returns {
                         (version.settled, version.was_orphan) = (None, true);
                     }
@@ -47,24 +48,32 @@ impl Oracle {
     /// Nothing of any process that has died is on its way any more.
     pub(crate) fn no_orphans(&mut self) {
         let now = self.now();
-        for version in self.grains.iter_mut().flatten().filter(|version| version.was_orphan) {
+        let is_over = |version: &&mut Version| version.was_orphan && !version.is_unanswered;
+        for version in self.grains.iter_mut().flatten().filter(is_over) {
             version.settled.get_or_insert(now);
         }
     }
 }
 
 /// The writes of a block that may come after the death of the process that had opened these disks. One
-/// that the same process has overwritten since had come before: the later one has waited for it.
-fn orphans_of(block: &[Vec<Version>], disks: &[(usize, bool)]) -> BTreeSet<usize> {
+/// that the same process has overwritten since had come before: the later one has waited for it. Where writes are answered
+/// early, only a flush shows that the unit has them.
+fn orphans_of(
+    block: &[Vec<Version>],
+    disks: &[(usize, bool)],
+    answers_early: bool,
+) -> BTreeSet<usize> {
+    let has_come =
+        |version: &Version| version.is_acknowledged && (version.is_durable || !answers_early);
     let of_process =
         |version: &Version| disks.iter().find(|(disk, _)| *disk == version.disk).copied();
     let may_come = |version: &Version, grain: &[Version]| {
         let Some((_, is_settled)) = of_process(version) else { return false };
         let waited = |later: &Version| {
             let began_after = version.ended.is_some_and(|ended| ended < later.begun);
-            began_after && later.is_acknowledged && of_process(later).is_some()
+            began_after && has_come(later) && of_process(later).is_some()
         };
-        let is_over = version.ended.is_some() && version.is_acknowledged && is_settled;
+        let is_over = version.ended.is_some() && has_come(version) && is_settled;
         !is_over && !grain.iter().any(waited)
     };
     let orphans = block.iter().flat_map(|grain| {

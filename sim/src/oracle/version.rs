@@ -22,6 +22,8 @@ pub(super) struct Version {
     pub(super) settled: Option<Moment>,
     /// It was an orphan at some time.
     pub(super) was_orphan: bool,
+    /// The connection was lost that it was sent over, and its server has not finished with that.
+    pub(super) is_unanswered: bool,
     pub(super) is_acknowledged: bool,
     /// A flush has vouched for it.
     pub(super) is_durable: bool,
@@ -58,6 +60,7 @@ impl Version {
             ended: None,
             settled: None,
             was_orphan: false,
+            is_unanswered: false,
             is_acknowledged: false,
             is_durable: false,
             has_crashed: false,

@@ -10,6 +10,8 @@ use super::*;
 #[derive(Debug)]
 struct Slow {
     content: Mutex<Vec<u8>>,
+    /// Bytes that it has.
+    capacity: AtomicU64,
     /// What was read of it, in order.
     reads: Mutex<Vec<Range<u64>>>,
     questions: AtomicU64,
@@ -27,6 +29,7 @@ impl Slow {
         let content = (0..LEN).map(|at| u8::try_from(at / 4096 % 251).unwrap()).collect();
         Arc::new(Self {
             content: Mutex::new(content),
+            capacity: AtomicU64::new(LEN as u64),
             reads: Mutex::default(),
             questions: AtomicU64::new(0),
             fails: AtomicBool::new(false),
@@ -53,7 +56,7 @@ impl Slow {
 
 impl Device for Slow {
     fn capacity(&self) -> u64 {
-        LEN as u64
+        self.capacity.load(Ordering::Relaxed)
     }
 
     fn limits(&self) -> DeviceLimits {
@@ -124,6 +127,21 @@ fn cached(slow: &Arc<Slow>, bytes: u64) -> Cache {
 async fn check(cache: &Cache, slow: &Slow, offset: usize, len: usize) {
     let data = cache.read_at(offset as u64, len).await.unwrap();
     assert_eq!(data, slow.content.lock().unwrap()[offset..offset + len], "{offset} {len}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_device_has_grown_by_is_read_and_not_kept() {
+    let slow = Slow::new();
+    const OLD: usize = LEN / 2 + 512;
+    slow.capacity.store(OLD as u64, Ordering::Relaxed);
+    let cache = cached(&slow, 1 << 20);
+    check(&cache, &slow, OLD - 4096, 4096).await;
+    slow.capacity.store(LEN as u64, Ordering::Relaxed);
+    for (at, len) in [(OLD, 512), (OLD - 512, 4096), (OLD + 64 * 1024, 4096)] {
+        check(&cache, &slow, at, len).await;
+        slow.becomes(u8::try_from(at / 512 % 251).unwrap());
+        check(&cache, &slow, at, len).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,11 @@ impl Failures {
         self.run.writes == 1
     }
 
+    /// How many there were.
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
     /// A change has gone well. What has failed since the last one did, if that was more than the log has told.
     pub(super) fn end_run(&mut self) -> Option<Run> {
         Some(std::mem::take(&mut self.run)).filter(|run| run.writes > 1)
@@ -69,6 +74,15 @@ impl std::error::Error for Told {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&*self.0)
     }
+}
+
+/// Whether the error of a flush tells that writes which were answered before may be lost. No later flush of its handle tells that.
+#[must_use]
+pub fn is_loss(error: &io::Error) -> bool {
+    use iscsi_initiator::{Error, ErrorKind};
+    let Some(cause) = error.get_ref() else { return false };
+    let of_unit = cause.downcast_ref::<Error>().map(Error::kind);
+    cause.is::<Told>() || of_unit == Some(ErrorKind::UnflushedWritesLost)
 }
 
 #[cfg(test)]

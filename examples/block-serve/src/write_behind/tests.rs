@@ -175,6 +175,17 @@ async fn each_handle_is_told_of_a_failure_once() {
     assert_eq!(read(&second, 0, 4).await, "....");
 }
 
+#[tokio::test(start_paused = true)]
+async fn flushes_that_are_under_way_at_once_are_all_told_of_a_failure() {
+    let slow = Slow::with_delays(8, &[50]);
+    slow.failing.store(1, Ordering::Relaxed);
+    let behind = WriteBehind::new(Arc::<Slow>::clone(&slow), 1 << 20);
+    behind.write_at(0, page("lost")).await.unwrap();
+    let (one, other) = tokio::join!(behind.flush(), behind.flush());
+    assert!(one.is_err() && other.is_err());
+    behind.flush().await.unwrap();
+}
+
 /// Whoever hears of what passes flushes again, and takes it that all is there if that ends well.
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_rather_than_that_the_device_does_not_flush_just_now() {

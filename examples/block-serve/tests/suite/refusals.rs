@@ -105,8 +105,36 @@ async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
     assert_eq!(client.flush().await, 0, "it was told");
     assert_eq!(other.write(FUA, 4096, &bytes(2, 512)).await, errno::IO, "this one was not");
     assert_eq!(other.write(FUA, 4096, &bytes(3, 512)).await, 0);
+    assert_eq!(other.flush().await, errno::IO, "a write says nothing of others");
+    assert_eq!(other.flush().await, 0);
     assert_eq!(client.write(FUA, 0, &bytes(4, 512)).await, 0);
     assert!(rig.disk.holds(0, &bytes(4, 512)) && rig.disk.holds(4096, &bytes(3, 512)));
+}
+
+/// The reply to a flush may be lost with its connection, and a client that comes back sends the flush again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said_goodbye() {
+    let rig = Rig::start(WINDOW, 0, false).await;
+    let mut lost = raw(&rig).await;
+    fail_writes(&rig, FULL);
+    assert_eq!(lost.write(0, 0, &bytes(1, 512)).await, 0);
+    assert_eq!(lost.flush().await, errno::IO);
+    drop(lost);
+    let mut again = raw(&rig).await;
+    assert_eq!(again.flush().await, errno::IO);
+    assert_eq!(again.flush().await, 0);
+    soon(async {
+        loop {
+            again.send(0, kind::DISCONNECT, 0, 0).await;
+            // The server may not have heard it yet.
+            again = raw(&rig).await;
+            if again.flush().await == 0 {
+                return;
+            }
+        }
+    })
+    .await;
+    rig.server.flush().await.unwrap();
 }
 
 /// Replies that nobody takes wait in memory that is counted: no more is read of the unit for them.

@@ -1,0 +1,77 @@
+//! Writes that a server answers before the unit has them, and connections to it that are lost.
+
+use std::ops::Range;
+
+use super::version::Version;
+use super::{Oracle, Write};
+
+/// A write whose connection was lost before its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Unanswered {
+    number: usize,
+    grains: Range<usize>,
+}
+
+impl Oracle {
+    /// From now on writes are answered before the unit has them.
+    pub(crate) const fn answer_early(&mut self) {
+        self.answers_early = true;
+    }
+
+    /// The bytes of a write are sent once more: whatever becomes of the first copy.
+    pub(crate) fn begin_again(&mut self, disk: usize, write: &Write) -> Write {
+        let begun = self.now();
+        self.numbers += 1;
+        let (number, grains, content) = (self.numbers, write.grains.clone(), write.content);
+        for grain in &mut self.grains[grains.clone()] {
+            grain.push(Version::begun(content, number, begun, disk));
+        }
+        Write { number, grains, content }
+    }
+
+    /// The connection of a write was lost before its answer. What is on its way to the server may still be taken there.
+    pub(crate) fn end_unanswered(&mut self, write: &Write) -> Unanswered {
+        let now = self.now();
+        let unanswered = Unanswered { number: write.number, grains: write.grains.clone() };
+        for version in self.of(&unanswered) {
+            version.ended = Some(now);
+            (version.settled, version.was_orphan, version.is_unanswered) = (None, true, true);
+        }
+        unanswered
+    }
+
+    /// The server has finished with the connection. Writes that it has taken come before what it takes from now on.
+    pub(crate) fn connection_gone(&mut self, unanswered: &Unanswered) {
+        let now = self.now();
+        for version in self.of(unanswered).filter(|version| version.is_unanswered) {
+            version.is_unanswered = false;
+            version.settled.get_or_insert(now);
+        }
+    }
+
+    /// The server has ended in order: nothing that was sent to it is left.
+    pub(crate) fn server_gone(&mut self, disk: usize) {
+        let now = self.now();
+        let is_left = |version: &&mut Version| version.disk == disk && version.is_unanswered;
+        for version in self.grains.iter_mut().flatten().filter(is_left) {
+            version.is_unanswered = false;
+            version.settled.get_or_insert(now);
+        }
+    }
+
+    /// The writes of a server that no flush has vouched for may be gone, in part or all: it was killed, or one of them has failed
+    /// after its answer.
+    pub(crate) fn may_be_lost(&mut self, disk: usize) {
+        self.crashed = Some(self.now());
+        for version in self.grains.iter_mut().flatten() {
+            version.covered = None;
+            version.has_crashed |= version.disk == disk && !version.is_durable;
+        }
+    }
+
+    fn of(&mut self, unanswered: &Unanswered) -> impl Iterator<Item = &mut Version> {
+        let number = unanswered.number;
+        let grains = self.grains[unanswered.grains.clone()].iter_mut().flatten();
+        grains.filter(move |version| version.write == number)
+    }
+}
