@@ -32,6 +32,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "boxed.rs",
             "completion.rs",
             "device.rs",
+            "device/",
             "error.rs",
             "error/",
             "name.rs",

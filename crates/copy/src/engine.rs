@@ -164,7 +164,10 @@ impl Engine {
             ledger: Ledger::new(to_do, done),
             memory: Memory::new(options.max_memory),
             pool: Pool::default(),
-            survey: Survey::new(is_stream),
+            survey: match options.reads_holes && !is_stream {
+                true => Survey::unasked(),
+                false => Survey::new(is_stream),
+            },
             blank: Blank::default(),
             waiting: BTreeMap::new(),
             kept: BTreeMap::new(),

@@ -243,7 +243,9 @@ impl Device for FileDevice {
             if !is_block_device && file.metadata()?.len() < range.end {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            extents(&file, range)
+            // A block device has no holes.
+            let sync: fn(&File) -> _ = if is_block_device { |_| Ok(()) } else { File::sync_data };
+            synced_extents(&file, range, sync)
         }))
     }
 }
@@ -286,6 +288,19 @@ fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
+/// The holes and the data of a range once the file is synced: file systems have reported holes where data was not on the medium
+/// yet (openzfs#15526). All is data where it cannot be synced.
+fn synced_extents(
+    file: &File,
+    range: Range<u64>,
+    sync: fn(&File) -> io::Result<()>,
+) -> io::Result<Vec<Extent>> {
+    if sync(file).is_err() {
+        return Ok(vec![Extent::new(range.start, range.end - range.start, ExtentState::Data)]);
+    }
+    extents(file, range)
+}
+
 /// The holes and the data of a range, as the file system tells them; a file system that does not says
 /// that all is data.
 fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
@@ -323,6 +338,19 @@ mod tests {
     use std::fs::{self, OpenOptions};
 
     use super::*;
+
+    #[test]
+    fn a_file_is_synced_before_its_holes_are_believed() {
+        let path = std::env::temp_dir().join(format!("iscsi-copy-sync-{}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let told = |sync| synced_extents(&file, 4096..8192, sync).unwrap();
+        let state = |told: Vec<Extent>| told.iter().map(|extent| extent.state).collect::<Vec<_>>();
+        assert_eq!(state(told(File::sync_data)), [ExtentState::Deallocated]);
+        let fails = |_: &File| Err(io::Error::from(Errno::IO));
+        assert_eq!(told(fails), [Extent::new(4096, 4096, ExtentState::Data)]);
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn blocks_are_punched_and_the_bytes_around_them_written() {

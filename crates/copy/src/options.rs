@@ -19,6 +19,8 @@ pub struct Options {
     pub max_memory: usize,
     /// Zeros in data, in runs of so many bytes and at multiples of it, are not sent; `None` sends them.
     pub zero_granularity: Option<usize>,
+    /// Whether the source is read where it reports holes as well.
+    pub reads_holes: bool,
     /// Whether the destination reads as zeros everywhere, so that zeros need not be made.
     pub destination_is_zero: bool,
     /// Whether checksums of what is read are kept, so that the destination can be
@@ -53,6 +55,7 @@ impl Default for Options {
             queue_depth: None,
             max_memory: 64 << 20,
             zero_granularity: Some(64 << 10),
+            reads_holes: false,
             destination_is_zero: false,
             has_checksums: false,
             skips_unreadable: false,
@@ -94,6 +97,13 @@ impl Options {
     #[must_use]
     pub fn with_zero_granularity(mut self, bytes: Option<usize>) -> Self {
         self.zero_granularity = bytes.map(|bytes| bytes.max(MIN_GRANULARITY));
+        self
+    }
+
+    /// Whether the source is read where it reports holes as well: some file systems have reported data as holes.
+    #[must_use]
+    pub const fn with_holes_read(mut self, reads: bool) -> Self {
+        self.reads_holes = reads;
         self
     }
 

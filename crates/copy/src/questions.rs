@@ -100,6 +100,11 @@ impl Questions {
         }
     }
 
+    /// Those of a device that is asked nothing: all of it counts as data.
+    pub(crate) const fn none() -> Self {
+        Self { is_refused: true, ..Self::new() }
+    }
+
     /// Whether one more may be asked.
     pub(crate) const fn has_room(&self) -> bool {
         let most = if self.is_answered && self.pays() { AT_ONCE } else { 1 };

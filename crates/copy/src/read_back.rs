@@ -74,8 +74,9 @@ pub(crate) struct ReadBack {
 }
 
 impl Asked {
-    fn new(device: Option<Arc<dyn Device>>, unknown: RangeSet) -> Self {
-        Self { device, unknown, survey: Survey::new(false) }
+    fn new(device: Option<Arc<dyn Device>>, unknown: RangeSet, reads_holes: bool) -> Self {
+        let survey = if reads_holes { Survey::unasked() } else { Survey::new(false) };
+        Self { device, unknown, survey }
     }
 
     fn front(&self) -> Option<Front> {
@@ -95,13 +96,14 @@ impl Asked {
 }
 
 impl ReadBack {
-    /// Pieces with checksums, in order; zeros; and what another run has copied.
+    /// Pieces with checksums, in order; zeros; and what another run has copied. With `reads_holes` neither end is asked where
+    /// it holds data.
     pub(crate) fn new(
         source: Option<Arc<dyn Device>>,
         destination: Arc<dyn Device>,
         known: Vec<Piece>,
-        zeros: RangeSet,
-        earlier: RangeSet,
+        [zeros, earlier]: [RangeSet; 2],
+        reads_holes: bool,
     ) -> Self {
         let asked = zeros
             .iter()
@@ -110,8 +112,8 @@ impl ReadBack {
         let longest = known.iter().map(|(range, _)| range.end - range.start).chain(asked).max();
         Self {
             known: known.into_iter().peekable(),
-            earlier: Asked::new(source, earlier),
-            zeros: Asked::new(Some(destination), zeros),
+            earlier: Asked::new(source, earlier, reads_holes),
+            zeros: Asked::new(Some(destination), zeros, reads_holes),
             longest: longest.unwrap_or(1),
             answers: JoinSet::new(),
         }

@@ -88,6 +88,11 @@ impl Survey {
         Self { pieces: BTreeMap::new(), questions, next: 0, blind: 0, stream }
     }
 
+    /// Of a device that is not asked where it holds data: all of it is read.
+    pub(crate) fn unasked() -> Self {
+        Self { questions: Questions::none(), ..Self::new(false) }
+    }
+
     /// Whether nothing more comes of it. An answer that nobody needs any more is not waited for.
     pub(crate) fn is_over(&self) -> bool {
         self.pieces.is_empty() && self.stream.is_none()

@@ -39,6 +39,8 @@ pub struct Verify {
     earlier: RangeSet,
     /// What copies have left, of which there is no source any more.
     digests: Option<Digests>,
+    /// Whether neither end is asked where it holds data.
+    reads_holes: bool,
     control: Control,
     teller: Teller,
     pool: Pool,
@@ -123,6 +125,7 @@ impl Verify {
             checksums,
             earlier: RangeSet::new(),
             digests: None,
+            reads_holes: false,
             control: Control::new(teller.shown()),
             teller,
             pool: Pool::default(),
@@ -146,6 +149,14 @@ impl Verify {
     #[must_use]
     pub fn with_earlier(mut self, done: RangeSet) -> Self {
         self.earlier = done;
+        self
+    }
+
+    /// Reads the destination also where it reports that it holds no data, instead of taking its word that these parts read
+    /// as zeros. Some file systems have reported data as holes.
+    #[must_use]
+    pub const fn with_holes_read(mut self, reads: bool) -> Self {
+        self.reads_holes = reads;
         self
     }
 
@@ -173,7 +184,8 @@ impl Verify {
         self.teller.events()
     }
 
-    /// Reads all back. Zeros are not read where the destination says that it reads as zeros there.
+    /// Reads all back. Zeros are not read where the destination reports that it holds no data there, unless
+    /// [holes are read](Self::with_holes_read).
     ///
     /// # Errors
     /// The first difference that there is, or the first error before it.
@@ -268,7 +280,8 @@ impl Verify {
         known.sort_unstable_by_key(|(range, _)| range.start);
         let earlier = std::mem::take(&mut self.earlier);
         let source = self.source.device_ref().cloned();
-        ReadBack::new(source, Arc::clone(&self.destination), known, zeros, earlier)
+        let destination = Arc::clone(&self.destination);
+        ReadBack::new(source, destination, known, [zeros, earlier], self.reads_holes)
     }
 
     /// Finds the byte, if the source still says what it said.

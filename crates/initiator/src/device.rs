@@ -71,6 +71,8 @@
 //! # }
 //! ```
 
+mod pointers;
+
 use std::fmt;
 use std::io;
 use std::pin::Pin;

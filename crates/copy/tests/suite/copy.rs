@@ -60,6 +60,19 @@ async fn holes_are_neither_read_nor_written_where_the_destination_reads_as_zeros
     assert_eq!(progress.flushed, data + zeros);
 }
 
+/// A source that reports its data as a hole is believed, unless holes are read.
+#[tokio::test(start_paused = true)]
+async fn holes_that_are_none_are_copied_where_holes_are_read() {
+    for reads_holes in [false, true] {
+        let bytes = sparse(&[3, 1000, 5]);
+        let (from, to) = (Memory::new(bytes.clone()), Memory::blank(bytes.len()));
+        from.lock().bytes[GRAIN * 500] = 7;
+        let options = Options::default().with_holes_read(reads_holes);
+        copy(&from, &to).with_options(options).run().await.unwrap();
+        assert_eq!(to.lock().bytes == from.lock().bytes, reads_holes);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_stood_in_the_place_of_a_hole_is_made_zero() {
     let bytes = sparse(&[3, 1000, 5]);

@@ -1,6 +1,6 @@
 //! Whether the destination holds what was copied.
 
-use crate::support::{Memory, pattern};
+use crate::support::{GRAIN, Memory, pattern};
 use iscsi_copy::{
     Checksums, Copy, Destination, Difference, Options, RangeSet, Source, Verify, VerifyError,
 };
@@ -41,6 +41,20 @@ async fn what_is_equal_is_read_once_and_its_holes_are_not() {
     assert_eq!((progress.total, progress.done), (Some(LEN as u64), LEN as u64));
     let read: u64 = to.lock().reads.iter().map(|(_, len)| len).sum();
     assert!((70_000..72_000).contains(&read), "{read}");
+}
+
+/// A destination that reports its data as a hole is believed, unless holes are read.
+#[tokio::test(start_paused = true)]
+async fn a_difference_in_what_is_reported_as_a_hole_is_found_where_holes_are_read() {
+    let to = Memory::blank(LEN);
+    let (from, destination, checksums) = copied(&to).await;
+    // Zeros in the source.
+    let is_zero = |grain: &[u8]| grain.iter().all(|byte| *byte == 0);
+    let at = GRAIN * to.lock().bytes.chunks(GRAIN).position(is_zero).unwrap();
+    to.lock().bytes[at] = 1;
+    let verify = || Verify::new(from.clone(), &destination, checksums.clone()).unwrap();
+    verify().run().await.unwrap();
+    assert_eq!(difference(verify().with_holes_read(true)).await, Difference::At(at as u64));
 }
 
 #[tokio::test(start_paused = true)]

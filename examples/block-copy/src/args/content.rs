@@ -25,12 +25,17 @@ pub struct ContentArgs {
     /// source says to be a hole is not read in either case.
     #[arg(long, value_name = "SIZE|off", default_value = "64K")]
     pub zero_granularity: ZeroGranularity,
+    /// Reads the source also where it reports holes, and with --verify the destination as well. Some file systems have reported
+    /// data as holes. Zeros that are read are still not sent.
+    #[arg(long)]
+    pub read_holes: bool,
     /// The destination reads as zeros everywhere, so zeros need not be made there. Where that is not so,
     /// what stood in the place of a zero stays.
     #[arg(long)]
     pub destination_is_zero: bool,
     /// Reads the destination back and compares it: with what was read from the source (read, also without
-    /// a MODE); or with all that --digests knows, also of earlier copies (digests).
+    /// a MODE); or with all that --digests knows, also of earlier copies (digests). Holes of the source must be zeros at the
+    /// destination: where that reports that it holds no data, it is believed, unless there is --read-holes.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = VerifyMode::None,
           default_missing_value = "read", num_args = 0..=1, require_equals = true)]
     pub verify: VerifyMode,
@@ -43,6 +48,7 @@ impl Default for ContentArgs {
             length: None,
             destination_offset: None,
             zero_granularity: ZeroGranularity::Runs(Size(64 << 10)),
+            read_holes: false,
             destination_is_zero: false,
             verify: VerifyMode::None,
         }

@@ -23,6 +23,7 @@ pub(super) async fn compare(
     stop: &Stop,
 ) -> Result<(), Error> {
     let progress = Progress::new(args.output.progress, "verified", Some(verify.bytes()));
+    let verify = verify.with_holes_read(args.content.read_holes);
     let verify = match args.link.queue_depth {
         QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
         QueueDepth::Auto => verify,

@@ -82,7 +82,8 @@ impl Job<'_> {
     }
 
     pub(super) fn options(&self) -> iscsi_copy::Options {
-        let ContentArgs { verify, zero_granularity, destination_is_zero, .. } = self.args.content;
+        let ContentArgs { verify, zero_granularity, read_holes, destination_is_zero, .. } =
+            self.args.content;
         // What an earlier run has put there is not zero: its source may have had other bytes then, and the checkpoint may
         // have been forgotten because the destination was found to differ.
         let is_stale = self.resumption.as_ref().is_some_and(Resumption::is_continued);
@@ -91,6 +92,7 @@ impl Job<'_> {
             .with_io_size(self.plan.io_size.value)
             .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
             .with_zero_granularity(zero_granularity.bytes())
+            .with_holes_read(read_holes)
             .with_destination_is_zero(destination_is_zero && !is_stale)
             .with_skipped_unreadable(self.args.resumption.on_read_error == OnReadError::Skip)
             .with_flush_bytes(self.args.resumption.flush_bytes.0.0)
