@@ -1,11 +1,11 @@
-//! The episode of a seed: requests of many kinds, or copies; and after some of them, repeated copies.
+//! The episode of a seed: requests of many kinds, or copies; and after some of them, repeated copies, or a volume.
 
 use tokio::runtime::Builder;
 
 use crate::copy::repeated;
 use crate::episode::Report;
 use crate::settings::Settings;
-use crate::{copy, episode, panics};
+use crate::{copy, episode, panics, volume};
 
 /// Runs the episode of a seed, in virtual time. A panic is a violation, in whichever task.
 ///
@@ -17,11 +17,15 @@ pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
     } else {
         part(seed, Box::pin(episode::episode(seed, settings)))?
     };
-    if report.violation.is_some() || !repeated::follow(seed) {
-        return Ok(report);
+    // In worlds of their own: the random draws of the first part stay the same.
+    let mut report = report;
+    if report.violation.is_none() && repeated::follow(seed) {
+        report = report.and(part(seed, Box::pin(repeated::episode(seed, settings)))?);
     }
-    // In a world of its own: the random draws of the first part stay the same.
-    Ok(report.and(part(seed, Box::pin(repeated::episode(seed, settings)))?))
+    if report.violation.is_none() && volume::follow(seed) {
+        report = report.and(part(seed, Box::pin(volume::episode(seed, settings)))?);
+    }
+    Ok(report)
 }
 
 fn part(seed: u64, episode: impl Future<Output = Report>) -> std::io::Result<Report> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, TaskFunction};
+use iscsi_initiator::{Error, TaskFunction};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::opened::Opened;
 use crate::oracle::{GRAIN, Moment};
 use crate::rng::Rng;
 use crate::settings::Class;
@@ -50,7 +51,7 @@ pub(crate) struct Work {
 pub(crate) struct Worker {
     pub(crate) work: Work,
     /// Its handle, which is told of each loss: clones would be handles of their own.
-    pub(crate) disk: Arc<Disk>,
+    pub(crate) disk: Arc<Opened>,
     /// Which of the disk's handles it is.
     pub(crate) handle: u32,
     pub(crate) rng: Rng,
@@ -87,7 +88,13 @@ impl Worker {
                 Kind::Flush => self.flush().await,
                 Kind::Extents => self.extents().await,
                 Kind::Confirm => self.confirm().await,
-                Kind::Stream => Box::pin(self.stream()).await,
+                Kind::Stream => match &*self.disk {
+                    Opened::Disk(disk) => {
+                        let disk = disk.clone();
+                        Box::pin(self.stream(disk)).await
+                    }
+                    Opened::Volume(_) => self.flush().await,
+                },
                 Kind::Reset => self.reset().await,
                 kind @ (Kind::Write | Kind::Zeroes | Kind::Discard) => self.write(kind).await,
             };
@@ -236,6 +243,10 @@ impl Worker {
         let part = self.work.part.clone();
         let (mut grains, block) = (self.grains(&part), disk.block_size() as usize / GRAIN);
         let asked = grains.clone();
+        let kind = match kind {
+            Kind::Discard if !disk.discards() => Kind::Zeroes,
+            kind => kind,
+        };
         let (is_data, is_discard) = (matches!(kind, Kind::Write), matches!(kind, Kind::Discard));
         if is_discard {
             // What lies outside of whole blocks stays.
@@ -366,6 +377,11 @@ impl Worker {
     /// Resets the unit: what was not flushed may be gone, also what others wrote.
     async fn reset(&mut self) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
+        let disks = disk.disks();
+        let disk = match disks.as_slice() {
+            [disk] => *disk,
+            disks => self.rng.pick(disks).copied()?,
+        };
         let session = disk.sessions().into_iter().next()?;
         self.note(&mut self.work.shared.lock().trace, "reset", &(0..0));
         let function = TaskFunction::LogicalUnitReset;

@@ -213,8 +213,8 @@ impl<'a> RepeatedCopy<'a> {
     /// After the last copy: the destination equals the source even after late writes and a loss of power.
     async fn settle(&mut self) -> Result<(), String> {
         self.quiet().await?;
-        let world = self.copies.shared.lock();
-        world.lun.disk().lose_power();
+        let mut world = self.copies.shared.lock();
+        world.lose_all_power();
         self.vouching.check(&world)?;
         self.vouching.is_all_there(&world)?;
         match world.broken_rule() {
