@@ -136,7 +136,8 @@ impl Host {
             // A single session shows whether it comes back over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
-        let outlasts = beside.percent(15);
+        // One unit of a volume may be away for longer than requests wait, while the others serve.
+        let outlasts = beside.percent(if self.topology.is_of_volume() { 60 } else { 15 });
         if outlasts {
             let reopening = ReopeningOptions::default().with_outlasts_patience(true);
             let patience = beside.millis(500..60_000);

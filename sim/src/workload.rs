@@ -156,6 +156,10 @@ impl Worker {
     }
 
     fn kind(&mut self) -> Kind {
+        // What a volume has to see to is that its flushes are those of all units.
+        if self.is_of_volume() && self.rng.percent(20) {
+            return Kind::Flush;
+        }
         match self.rng.within(0..100) {
             0..36 => Kind::Read,
             36..74 => Kind::Write,
@@ -167,6 +171,10 @@ impl Worker {
             91 if self.work.resets => Kind::Reset,
             _ => Kind::Flush,
         }
+    }
+
+    fn is_of_volume(&self) -> bool {
+        matches!(*self.disk, Opened::Volume(_))
     }
 
     /// A part of the disk to be read: mostly of where this worker writes.
@@ -202,7 +210,16 @@ impl Worker {
 
     /// Waits for a request, or drops it after a while; `None` if it was dropped.
     async fn patiently<T>(&mut self, request: impl Future<Output = T>) -> Option<T> {
-        if self.work.drops && self.rng.percent(10) {
+        self.patiently_with(10, request).await
+    }
+
+    /// The same for a request that is dropped so often of a hundred times.
+    async fn patiently_with<T>(
+        &mut self,
+        percent: u64,
+        request: impl Future<Output = T>,
+    ) -> Option<T> {
+        if self.work.drops && self.rng.percent(percent) {
             let patience = self.rng.any_scale(4000);
             let ended = timeout(patience, request).await.ok();
             if ended.is_none() {
@@ -292,7 +309,8 @@ impl Worker {
             self.note(&mut world.trace, "flush", &(0..0));
             world.oracle.now()
         };
-        let result = self.patiently(disk.flush()).await;
+        let percent = if self.is_of_volume() { 40 } else { 10 };
+        let result = self.patiently_with(percent, disk.flush()).await;
         let mut world = self.work.shared.lock();
         match &result {
             Some(Ok(())) => {

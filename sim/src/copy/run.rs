@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::in_use::InUse;
 use super::kept::Store;
+use super::passes::Ends;
 use super::source::ImageDevice;
 use super::user::{Stop, lay};
 use super::watch::{Watch, Watched};
@@ -78,7 +79,11 @@ impl Copies<'_> {
         let run = Run { watch, source, destination, stop, fails, is_strict };
         self.note_run(&run, &options);
         let (ended, rest) = match &job.in_use {
-            Some(in_use) => Box::pin(self.run_passes(&run, options, in_use, is_last)).await?,
+            Some(in_use) => {
+                let Run { watch, source, destination, stop, .. } = &run;
+                let ends = Ends { watch, source, destination, stop: *stop };
+                Box::pin(self.run_passes(ends, options, in_use, is_last)).await?
+            }
             None => (self.run_once(&run, options).await?, RangeSet::new()),
         };
         self.requests += run.watch.requests();

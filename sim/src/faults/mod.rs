@@ -1,5 +1,6 @@
 //! What goes wrong, and when: drawn for each episode.
 
+mod another;
 mod exchange;
 mod link;
 mod medium;
@@ -177,7 +178,10 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
         Class::Hole => unit::hole(world, &mut rng),
         Class::Slow => unit::slow(world, &mut rng),
         Class::Zombie => unit::zombie(world, &mut rng),
-        Class::Crash => unit::crash(world, &mut rng),
+        Class::Crash => {
+            unit::crash(world, &mut rng);
+            another::fail(world, &mut rng, refuses);
+        }
         Class::Reset => exchange::reset(world, &mut rng),
         Class::Deferred => medium::fail_write_back(world, &mut rng),
         Class::WriteCache => medium::switch_cache(world, &mut rng),
