@@ -85,7 +85,11 @@ impl Worker {
                     let grains = self.any_grains();
                     self.read(grains).await
                 }
-                Kind::Flush => self.flush().await,
+                Kind::Flush => match self.flush().await {
+                    // What a dropped flush was told by one unit has to be told by the next.
+                    None if self.is_of_volume() => self.flush().await,
+                    flushed => flushed,
+                },
                 Kind::Extents => self.extents().await,
                 Kind::Confirm => self.confirm().await,
                 Kind::Stream => match &*self.disk {

@@ -22,6 +22,9 @@ use crate::wire::{Shape, Wire};
 /// How late bytes may arrive, milliseconds.
 pub(crate) const MAX_LATE: u64 = 1 << 18;
 
+/// Separates the numbers that sessions begin with from other random draws.
+const NUMBERS: u64 = 0x006e_756d_6265_7273;
+
 /// What becomes of who connects to a portal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reachability {
@@ -50,6 +53,8 @@ pub(crate) struct World {
     pub(crate) chance: Rng,
     /// The random bytes of the initiator.
     pub(crate) entropy: Rng,
+    /// What sessions of the initiator begin to count from.
+    pub(crate) numbers: Rng,
     pub(crate) trace: Trace,
     pub(crate) oracle: Oracle,
     /// The first thing that must not have happened.
@@ -146,6 +151,7 @@ impl World {
             portals,
             wires: BTreeMap::new(),
             shape,
+            numbers: chance.beside(NUMBERS),
             entropy: chance.fork(),
             chance,
             trace,

@@ -58,10 +58,7 @@ pub(super) fn unmap_part(unit: &Unit, parameters: &[u8], is_done: impl FnMut(&u6
 }
 
 /// The blocks that an UNMAP zeroes.
-fn deallocated(
-    unit: &Unit,
-    parameters: &[u8],
-) -> Result<Vec<std::ops::Range<u64>>, Sense> {
+fn deallocated(unit: &Unit, parameters: &[u8]) -> Result<Vec<std::ops::Range<u64>>, Sense> {
     let ranges = descriptors(unit, parameters)?;
     let most = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
     let blocks: u64 = ranges.iter().map(|range| range.blocks).sum();
