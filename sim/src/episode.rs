@@ -12,7 +12,6 @@ use crate::counts::Counts;
 use crate::faults::{Faults, heal};
 use crate::host::Host;
 use crate::losses::GRACE;
-use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
 use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
@@ -144,14 +143,13 @@ pub(crate) fn world(
     rng: &mut Rng,
     settings: &Settings,
 ) -> World {
-    let mut targets = topology.serve(disks, rng);
+    let targets = topology.serve(disks, rng);
     let is_volatile = disks.iter().any(|disk| disk.cache() == Cache::Volatile);
     let units = topology.units(disks, CHUNK);
     let oracle = Oracle::new(units.image().len(), is_volatile, settings.has(Class::EachHandle));
     let shape = Shape::drawn(rng);
     let trace = Trace::new(settings.is_traced);
-    let lun = Lun::new(targets[0].config_mut().units[&0].clone());
-    World::new(targets, topology.portals(), oracle, trace, rng.fork(), shape, lun, units)
+    World::new(targets, topology.portals(), oracle, trace, rng.fork(), shape, units)
 }
 
 /// Waits until all requests have ended.

@@ -175,7 +175,8 @@ impl Host {
         let number = {
             let mut world = self.shared.lock();
             let number = world.open_disk(process.number, at_opening);
-            world.trace.note("opened", &[process.number, number as u64, targets[0] as u64]);
+            let what = if targets.len() > 1 { "opened a volume" } else { "opened" };
+            world.trace.note(what, &[process.number, number as u64, targets[0] as u64]);
             number
         };
         let handles = Arc::new(AtomicU32::new(MAX_WORKERS));
@@ -358,7 +359,11 @@ impl Host {
 /// One disk, or the volume of several.
 fn opened(disks: Vec<Disk>, is_volume: bool) -> Result<Opened, String> {
     if !is_volume {
-        return disks.into_iter().next().map(Opened::Disk).ok_or("there is no disk".to_owned());
+        return disks
+            .into_iter()
+            .next()
+            .map(Opened::Disk)
+            .ok_or_else(|| "there is no disk".to_owned());
     }
     let members =
         (0..).zip(disks).map(|(number, disk)| Member::new(format!("member {number}"), disk));

@@ -107,3 +107,19 @@ fn some_of(count: usize, rng: &mut Rng) -> impl FnMut(u64) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_cache_may_be_any_part() {
+        let mut rng = Rng::new(7);
+        let mut drawn = || {
+            let mut is_written = some_of(4, &mut rng);
+            (0..4).fold(0, |all, lba| all << 1 | u8::from(is_written(lba)))
+        };
+        let parts: std::collections::BTreeSet<u8> = (0..1000).map(|_| drawn()).collect();
+        assert_eq!(parts.len(), 16);
+    }
+}

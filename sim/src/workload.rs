@@ -264,10 +264,8 @@ impl Worker {
         let part = self.work.part.clone();
         let (mut grains, block) = (self.grains(&part), disk.block_size() as usize / GRAIN);
         let asked = grains.clone();
-        let kind = match kind {
-            Kind::Discard if !disk.discards() => Kind::Zeroes,
-            kind => kind,
-        };
+        let is_possible = !matches!(kind, Kind::Discard) || disk.discards();
+        let kind = if is_possible { kind } else { Kind::Zeroes };
         let (is_data, is_discard) = (matches!(kind, Kind::Write), matches!(kind, Kind::Discard));
         if is_discard {
             // What lies outside of whole blocks stays.

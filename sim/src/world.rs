@@ -135,15 +135,15 @@ impl Shared {
 
 impl World {
     pub(crate) fn new(
-        targets: Vec<Target>,
+        mut targets: Vec<Target>,
         portals: &[usize],
         oracle: Oracle,
         trace: Trace,
         mut chance: Rng,
         shape: Shape,
-        lun: Lun,
         units: Units,
     ) -> Self {
+        let lun = Lun::new(targets[0].config_mut().units[&0].clone());
         let portal = |target: &usize| Portal { target: *target, reachability: Reachability::Open };
         let portals = portals.iter().map(portal).collect();
         Self {

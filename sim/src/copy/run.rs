@@ -34,6 +34,13 @@ pub(super) struct Run {
     is_strict: bool,
 }
 
+impl Run {
+    const fn ends(&self) -> Ends<'_> {
+        let Self { watch, source, destination, stop, .. } = self;
+        Ends { watch, source, destination, stop: *stop }
+    }
+}
+
 impl Copies<'_> {
     /// Runs the copy once; one that is the last has to end well.
     pub(super) async fn run(
@@ -79,11 +86,7 @@ impl Copies<'_> {
         let run = Run { watch, source, destination, stop, fails, is_strict };
         self.note_run(&run, &options);
         let (ended, rest) = match &job.in_use {
-            Some(in_use) => {
-                let Run { watch, source, destination, stop, .. } = &run;
-                let ends = Ends { watch, source, destination, stop: *stop };
-                Box::pin(self.run_passes(ends, options, in_use, is_last)).await?
-            }
+            Some(in_use) => Box::pin(self.run_passes(run.ends(), options, in_use, is_last)).await?,
             None => (self.run_once(&run, options).await?, RangeSet::new()),
         };
         self.requests += run.watch.requests();
