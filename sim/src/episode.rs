@@ -17,13 +17,12 @@ use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
 use crate::trace::Trace;
+use crate::units::CHUNK;
 use crate::wire::Shape;
 use crate::workload::MAX_WAIT;
 use crate::world::{Shared, World};
 
 pub(crate) const HOST: &str = "iqn.2026-01.org.example:host";
-/// The bytes of a volume that lie on one unit before the next one's turn: the fewest that there may be.
-pub(crate) const CHUNK: usize = 64 << 10;
 const OTHER_HOST: &str = "iqn.2026-01.org.example:other-host";
 /// Longer than anything that is late may take to arrive.
 pub(crate) const QUIET: Duration = Duration::from_secs(300);

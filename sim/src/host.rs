@@ -10,12 +10,12 @@ use iscsi_volume::{Chunk, Member, Volume};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::episode::CHUNK;
 use crate::network::{SimulatedNetwork, portals_of};
 use crate::opened::Opened;
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
+use crate::units::CHUNK;
 use crate::workload::{MAX_WAIT, Work, Worker};
 use crate::world::Shared;
 

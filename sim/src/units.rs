@@ -7,6 +7,9 @@ use iscsi_testkit::disk::RamDisk;
 use crate::oracle::GRAIN;
 use crate::rng::Rng;
 
+/// The bytes of a volume that lie on one unit before the next one's turn: the fewest that there may be.
+pub(crate) const CHUNK: usize = 64 << 10;
+
 /// Units that hold the bytes of one disk or of one volume. Which byte of a volume lies where is reckoned here by RAID-0 as md has
 /// it, and not by the volume itself: so a volume that finds its own bytes again in the wrong places is found out.
 #[derive(Debug)]
