@@ -11,6 +11,11 @@ const BLOCKS: u8 = 16;
 const OLD: u8 = 1;
 const FUA: u8 = 0x08;
 
+#[expect(clippy::disallowed_methods, reason = "an Instant comes from a clock")]
+fn start() -> Instant {
+    Instant::now()
+}
+
 /// A session of a target that executes commands a second late and tears them, with blocks of [`OLD`].
 fn torn(seed: Option<u64>) -> (Rig, RamDisk) {
     let mut config = config();
@@ -50,7 +55,7 @@ impl Kind {
         let length = u32::try_from(data.len()).unwrap();
         let command = rig.command(0xa0, &cdb, length, &data);
         rig.put(command);
-        rig.target.advance(Instant::now());
+        rig.target.advance(start());
         assert_eq!(rig.target.put_off_commands(), 1, "{self:?}");
         new
     }
