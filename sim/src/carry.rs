@@ -23,16 +23,7 @@ impl World {
         if self.lun.was_exchanged() && self.targets.iter().any(Target::withholds_attention) {
             self.lun.withheld(self.oracle.now());
         }
-        if self.knows_cache_losses() {
-            self.trace.note("the cache is lost", &[]);
-            // Only the process that flushes hears of a failed flush; all hear of a reset.
-            if let Some(process) = self.losing.first() {
-                let open = &self.open;
-                self.oracle.nobody_is_told(|disk| open.get(&disk) != Some(process));
-            }
-            self.oracle.crashed();
-            self.losses.reason();
-        }
+        self.learn_cache_losses();
         self.losing.clear();
         self.losses.managed(self.targets.iter().map(Target::functions_carried_out).sum());
         self.arrive_at_initiator(now);
@@ -81,6 +72,9 @@ impl World {
     fn read(&mut self, number: u64, now: Instant) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
         let which = self.portals[wire.portal].target;
+        let unit = self.units.of_target(which);
+        self.may_write_back(unit);
+        let Some(wire) = self.wires.get_mut(&number) else { return };
         let target = &mut self.targets[which];
         while !self.silences.contains_key(&which)
             && !wire.unread.is_silent(now)
@@ -88,7 +82,7 @@ impl World {
         {
             let before = Pending::of(target);
             let store = self.slow_store.map(|store| (store, busy::flushes(target)));
-            let unflushed = self.lun.disk().unflushed_blocks();
+            let unflushed = self.units.disk(unit).unflushed_blocks();
             target.receive(wire.connection, &bytes);
             let after = Pending::of(target);
             for (class, made) in before.made(after) {

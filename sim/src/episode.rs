@@ -12,12 +12,12 @@ use crate::counts::Counts;
 use crate::faults::{Faults, heal};
 use crate::host::Host;
 use crate::losses::GRACE;
-use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
 use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
 use crate::trace::Trace;
+use crate::units::CHUNK;
 use crate::wire::Shape;
 use crate::workload::MAX_WAIT;
 use crate::world::{Shared, World};
@@ -74,10 +74,22 @@ impl Report {
 
 /// An episode of requests of many kinds.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
-    let begun = Instant::now();
     let mut rng = Rng::new(seed);
-    let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
-    let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
+    let (disk, topology) = (drawn_disk(&mut rng), Topology::drawn(&mut rng));
+    Box::pin(episode_with(seed, settings, rng, vec![disk], topology)).await
+}
+
+/// The same with these units and ways to them.
+pub(crate) async fn episode_with(
+    seed: u64,
+    settings: &Settings,
+    mut rng: Rng,
+    disks: Vec<RamDisk>,
+    topology: Topology,
+) -> Report {
+    let begun = Instant::now();
+    let topology = Arc::new(topology);
+    let shared = Shared::new(world(&disks, &topology, &mut rng, settings));
     let mover = tokio::spawn(Arc::clone(&shared).run());
     let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
     let phases = rng.index(1..4);
@@ -88,9 +100,11 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
         host
     };
     let hosts = [host(HOST), host(OTHER_HOST)];
-    let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
+    let bytes = shared.lock().units.image().len();
+    let block_size = disks[0].block_size() as usize;
     let hosts = hosts.into();
-    let mut episode = Episode { shared, rng, settings, disk, bytes, faults, hosts, requests: 0 };
+    let mut episode =
+        Episode { shared, rng, settings, block_size, bytes, faults, hosts, requests: 0 };
     for _ in 0..phases {
         if let Err(why) = Box::pin(episode.phase(settings.operations / phases)).await {
             episode.shared.lock().accuse(why);
@@ -121,21 +135,20 @@ pub(crate) fn drawn_disk(rng: &mut Rng) -> RamDisk {
     disk
 }
 
-/// The targets and their portals.
+/// The targets and their portals, of one unit or of those of a volume.
 pub(crate) fn world(
-    disk: &RamDisk,
+    disks: &[RamDisk],
     topology: &Topology,
     rng: &mut Rng,
     settings: &Settings,
 ) -> World {
-    let mut targets = topology.serve(disk, rng);
-    let is_volatile = disk.cache() == Cache::Volatile;
-    let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
-    let oracle = Oracle::new(bytes, is_volatile, settings.has(Class::EachHandle));
+    let targets = topology.serve(disks, rng);
+    let is_volatile = disks.iter().any(|disk| disk.cache() == Cache::Volatile);
+    let units = topology.units(disks, CHUNK);
+    let oracle = Oracle::new(units.image().len(), is_volatile, settings.has(Class::EachHandle));
     let shape = Shape::drawn(rng);
     let trace = Trace::new(settings.is_traced);
-    let lun = Lun::new(targets[0].config_mut().units[&0].clone());
-    World::new(targets, topology.portals(), oracle, trace, rng.fork(), shape, lun)
+    World::new(targets, topology.portals(), oracle, trace, rng.fork(), shape, units)
 }
 
 /// Waits until all requests have ended.
@@ -149,8 +162,8 @@ struct Episode<'a> {
     shared: Arc<Shared>,
     rng: Rng,
     settings: &'a Settings,
-    disk: RamDisk,
-    /// The bytes that it has by rights.
+    block_size: usize,
+    /// The bytes that the unit or the volume has by rights.
     bytes: usize,
     faults: Faults,
     /// The first one is there in every phase.
@@ -186,8 +199,8 @@ impl Episode<'_> {
     /// Opens the disks of a phase, while nothing is wrong.
     async fn begin(&mut self, left: &Arc<AtomicUsize>) -> Result<Vec<Host>, String> {
         let mut hosts = std::mem::take(&mut self.hosts);
-        let block = self.disk.block_size() as usize / GRAIN;
-        let blocks = usize::try_from(self.disk.blocks()).unwrap_or(0);
+        let block = self.block_size / GRAIN;
+        let blocks = self.shared.lock().units.image().len() / self.block_size;
         let has_other = self.rng.percent(30);
         let split = if has_other { self.rng.index(blocks / 4..blocks) } else { blocks };
         self.hosts = hosts.split_off(if has_other { 2 } else { 1 });
@@ -238,11 +251,11 @@ impl Episode<'_> {
         hosts.append(&mut self.hosts);
         self.hosts = hosts;
         is_over &= !self.shared.lock().has_orphans();
-        let before = self.disk.read(0, usize::MAX);
+        let before = self.image();
         self.check(&before)?;
         self.heal();
         sleep(if self.rng.percent(50) { QUIET } else { Duration::ZERO }).await;
-        let after = self.disk.read(0, usize::MAX);
+        let after = self.image();
         let is_same = before.iter().zip(&after).all(|(before, after)| before == after);
         if self.settings.has(Class::AfterClose) && is_over && !is_same {
             return Err("the unit has changed after all disks were closed".to_owned());
@@ -258,12 +271,13 @@ impl Episode<'_> {
             return Ok(());
         }
         world.trace.note("power loss", &[]);
-        self.disk.lose_power();
-        world.losses.reason();
-        world.oracle.crashed();
+        world.lose_all_power();
         drop(world);
-        self.check(&self.disk.read(0, usize::MAX))
-            .map_err(|why| format!("after a loss of power: {why}"))
+        self.check(&self.image()).map_err(|why| format!("after a loss of power: {why}"))
+    }
+
+    fn image(&self) -> Vec<u8> {
+        self.shared.lock().units.image()
     }
 
     fn check(&self, image: &[u8]) -> Result<(), String> {

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, ReopeningOptions, Sessions};
+use iscsi_volume::{Chunk, Member, Volume};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::network::{SimulatedNetwork, portals_of};
+use crate::opened::Opened;
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
+use crate::units::CHUNK;
 use crate::workload::{MAX_WAIT, Work, Worker};
 use crate::world::Shared;
 
@@ -60,9 +63,9 @@ struct Process {
     dropped: Vec<usize>,
 }
 
-/// An open disk.
+/// An open disk, or a volume.
 struct Open {
-    disk: Disk,
+    disk: Opened,
     number: usize,
     /// Number of portals in its URL.
     portals: usize,
@@ -136,7 +139,9 @@ impl Host {
             // A single session shows whether it comes back over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
-        let outlasts = beside.percent(15) || self.outlasts;
+        // One unit of a volume may be away for longer than requests wait, while the others serve.
+        let share = if self.topology.is_of_volume() { 60 } else { 15 };
+        let outlasts = beside.percent(share) || self.outlasts;
         if outlasts {
             let reopening = ReopeningOptions::default().with_outlasts_patience(true);
             let patience = beside.millis(500..60_000);
@@ -152,22 +157,34 @@ impl Host {
         Ok(Process { number, initiator, has_connections, outlasts, patience, disks, dropped })
     }
 
+    /// The targets of what is opened next: one of them, or those of all members.
+    fn targets(&mut self) -> Vec<usize> {
+        let targets = 0..self.topology.targets();
+        if self.topology.is_of_volume() { targets.collect() } else { vec![self.rng.index(targets)] }
+    }
+
     async fn open_one(&mut self) -> Result<(), String> {
-        let target = self.rng.index(0..self.topology.targets());
-        let url = self.topology.url(target, UNIT, &mut self.rng);
+        let targets = self.targets();
+        let urls = targets.iter().map(|target| self.topology.url(*target, UNIT, &mut self.rng));
+        let urls: Vec<String> = urls.collect();
         let Some(process) = &mut self.process else { return Ok(()) };
         let at_opening = self.shared.lock().losses.opening();
-        let opening = timeout(MAX_WAIT, process.initiator.disk(url.as_str())).await;
-        let opened = opening.map_err(|_| "the disk does not open".to_owned())?;
-        let disk = opened.map_err(|error| format!("the disk does not open: {error}"))?;
+        let mut disks = Vec::new();
+        for url in &urls {
+            let opening = timeout(MAX_WAIT, process.initiator.disk(url.as_str())).await;
+            let opened = opening.map_err(|_| "the disk does not open".to_owned())?;
+            disks.push(opened.map_err(|error| format!("the disk does not open: {error}"))?);
+        }
+        let disk = opened(disks, self.topology.is_of_volume())?;
         let number = {
             let mut world = self.shared.lock();
             let number = world.open_disk(process.number, at_opening);
-            world.trace.note("opened", &[process.number, number as u64, target as u64]);
+            let what = if targets.len() > 1 { "opened a volume" } else { "opened" };
+            world.trace.note(what, &[process.number, number as u64, targets[0] as u64]);
             number
         };
         let handles = Arc::new(AtomicU32::new(MAX_WORKERS));
-        let portals = portals_of(&url);
+        let portals = urls.iter().map(|url| portals_of(url)).min().unwrap_or(0);
         process.disks.push(Open { disk, number, portals, handles, workers: JoinSet::new() });
         Ok(())
     }
@@ -175,7 +192,10 @@ impl Host {
     /// A handle of the first disk that is open, and whether its sessions have several connections.
     pub(crate) fn disk(&self) -> Option<(Disk, bool)> {
         let process = self.process.as_ref()?;
-        Some((process.disks.first()?.disk.clone(), process.has_connections))
+        match &process.disks.first()?.disk {
+            Opened::Disk(disk) => Some((disk.clone(), process.has_connections)),
+            Opened::Volume(_) => None,
+        }
     }
 
     /// The number of the first disk that is open.
@@ -355,6 +375,22 @@ impl Host {
         }
         Ok(is_well)
     }
+}
+
+/// One disk, or the volume of several.
+fn opened(disks: Vec<Disk>, is_volume: bool) -> Result<Opened, String> {
+    if !is_volume {
+        return disks
+            .into_iter()
+            .next()
+            .map(Opened::Disk)
+            .ok_or_else(|| "there is no disk".to_owned());
+    }
+    let members =
+        (0..).zip(disks).map(|(number, disk)| Member::new(format!("member {number}"), disk));
+    let chunk = Chunk::new(CHUNK as u64).map_err(|error| error.to_string())?;
+    let volume = Volume::new(chunk, members.collect()).map_err(|error| error.to_string())?;
+    Ok(Opened::Volume(Box::new(volume)))
 }
 
 /// Reads all; a disk that outlasts its patience refuses that until a session is back, and one whose unit has shrunk unheard

@@ -12,7 +12,8 @@
 //! A tenth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
 //! the workload, and what a loss of power would leave is compared with what it says. An eighth of the seeds go on with a second
 //! world of repeated copies: one command line runs again and again over a source that changes, processes are killed, and the host
-//! that keeps the files crashes. A twelfth of them go on with a world of a served unit: NBD clients use it through block-serve, whose
+//! that keeps the files crashes. Further seeds go on with a world of volumes: the same requests go to several units as one, each
+//! of which fails by itself. A twelfth of them go on with a world of a served unit: NBD clients use it through block-serve, whose
 //! processes are killed and stopped.
 //!
 //! A quarter of all episodes have troubles: faults with a beginning and an end. Most of these episodes have one trouble at a time
@@ -29,9 +30,11 @@ mod host;
 mod losses;
 mod lun;
 mod network;
+mod opened;
 mod oracle;
 mod panics;
 mod pending;
+mod power;
 mod rng;
 mod run;
 mod serve;
@@ -40,6 +43,8 @@ mod stream;
 mod topology;
 mod trace;
 mod trouble;
+mod units;
+mod volume;
 mod wire;
 mod workload;
 mod world;

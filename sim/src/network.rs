@@ -14,6 +14,7 @@ use iscsi_initiator::tuning::{Granted, Interface, Limits, Plan, TcpInfo};
 use tokio::time::sleep;
 
 use crate::clock;
+use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, Shared};
 
@@ -21,6 +22,9 @@ use crate::world::{Reachability, Shared};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
 /// The most bytes of one flight.
 const SEGMENT: usize = 16 << 10;
+
+/// Tags go round when each slot was used this often.
+const TAG_GENERATIONS: u64 = 262_143;
 
 /// The simulated network of one process. Once that has ended, it carries nothing, and answers nothing: what
 /// the initiator still does then cannot be seen.
@@ -104,6 +108,18 @@ impl Network for SimulatedNetwork {
 
     fn limits(&self) -> Limits {
         Limits::default()
+    }
+
+    fn first_numbers(&self) -> (u32, u32) {
+        let numbers = &mut self.shared.lock().numbers;
+        if numbers.percent(50) {
+            return (1, 0);
+        }
+        let before_end = |end: u64, most: u64, rng: &mut Rng| {
+            u32::try_from(end - rng.within(0..most)).unwrap_or(u32::MAX)
+        };
+        let cmd_sn = before_end(u32::MAX.into(), 200, numbers);
+        (cmd_sn, before_end(TAG_GENERATIONS - 1, 8, numbers))
     }
 
     fn random(&self, bytes: &mut [u8]) -> io::Result<()> {

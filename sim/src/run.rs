@@ -1,11 +1,11 @@
-//! The episode of a seed: requests of many kinds, or copies; and after some of them, repeated copies or a served unit.
+//! The episode of a seed: requests of many kinds, or copies; and after some of them, repeated copies, a volume or a served unit.
 
 use tokio::runtime::Builder;
 
 use crate::copy::repeated;
 use crate::episode::Report;
 use crate::settings::Settings;
-use crate::{copy, episode, panics, serve};
+use crate::{copy, episode, panics, serve, volume};
 
 /// Runs the episode of a seed, in virtual time. A panic is a violation, in whichever task.
 ///
@@ -20,6 +20,9 @@ pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
     // In worlds of their own: the random draws of the first part stay the same.
     if report.violation.is_none() && repeated::follow(seed) {
         report = report.and(part(seed, Box::pin(repeated::episode(seed, settings)))?);
+    }
+    if report.violation.is_none() && volume::follow(seed) {
+        report = report.and(part(seed, Box::pin(volume::episode(seed, settings)))?);
     }
     if report.violation.is_none() && serve::follow(seed) {
         report = report.and(part(seed, Box::pin(serve::episode(seed, settings)))?);

@@ -61,11 +61,14 @@ pub enum Class {
     Partition,
     /// All processes stop for a while; the world goes on.
     Stop,
+    /// Drives write their caches back in any order, so a loss of power takes a part of them; and a command that is ended
+    /// before its status has written some of its blocks.
+    Torn,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Dropped,
         Self::Cut,
         Self::Late,
@@ -93,6 +96,7 @@ impl Class {
         Self::SlowStore,
         Self::Partition,
         Self::Stop,
+        Self::Torn,
     ];
 
     /// Whether it happens now and then, and is not how all of an episode goes.
@@ -100,7 +104,12 @@ impl Class {
         !self.is_trouble()
             && !matches!(
                 self,
-                Self::Death | Self::Dropped | Self::Late | Self::EachHandle | Self::AfterClose
+                Self::Death
+                    | Self::Dropped
+                    | Self::Late
+                    | Self::EachHandle
+                    | Self::AfterClose
+                    | Self::Torn
             )
     }
 
@@ -148,6 +157,7 @@ impl Class {
             Self::SlowStore => "slow-store",
             Self::Partition => "partition",
             Self::Stop => "stop",
+            Self::Torn => "torn",
         }
     }
 }

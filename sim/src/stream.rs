@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use iscsi_initiator::{DiskStream, Error};
+use iscsi_initiator::{Disk, DiskStream, Error};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
@@ -29,7 +29,7 @@ struct Streaming {
 
 impl Worker {
     /// Opens a stream, uses it for a while, and shuts it down or drops it.
-    pub(crate) async fn stream(&mut self) -> Option<Result<(), Error>> {
+    pub(crate) async fn stream(&mut self, disk: Disk) -> Option<Result<(), Error>> {
         let handle = self.work.handles.fetch_add(1, Ordering::Relaxed);
         if handle >= MAX_HANDLE {
             return None;
@@ -41,7 +41,7 @@ impl Worker {
             world.oracle.made_handle(self.work.opened, handle);
             world.oracle.now()
         };
-        let stream = self.disk.stream((start * GRAIN) as u64);
+        let stream = disk.stream((start * GRAIN) as u64);
         let mut streaming =
             Streaming { stream, handle, pending: Vec::new(), begun: cleared, cleared };
         let patience = self.work.drops && self.rng.percent(20);

@@ -2,11 +2,12 @@
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::{PortGroup, PortGroups, TargetPort, UnitBehavior};
+use iscsi_testkit::scsi::{PortGroup, PortGroups, TargetPort, Unit, UnitBehavior};
 use iscsi_testkit::target::Target;
 
 use crate::network::address;
 use crate::rng::Rng;
+use crate::units::Units;
 
 /// The portal groups of all targets. Each is a [`Target`] of its own, since a login to another group makes
 /// another I_T nexus (RFC 7143 §4.4.3); those of one target share its name, and all of them the unit.
@@ -15,6 +16,8 @@ pub(crate) struct Topology {
     groups: Vec<PortalGroup>,
     /// The portal group of each portal.
     portals: Vec<usize>,
+    /// Each target serves another unit.
+    is_of_volume: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -65,11 +68,33 @@ impl Topology {
                 groups.push(PortalGroup { target, tag });
             }
         }
-        Self { groups, portals }
+        Self { groups, portals, is_of_volume: false }
     }
 
-    /// The target of each portal group: they serve one unit, and differ in what they negotiate.
-    pub(crate) fn serve(&self, disk: &RamDisk, rng: &mut Rng) -> Vec<Target> {
+    /// A target for each of some units.
+    pub(crate) fn of_volume(units: usize, rng: &mut Rng) -> Self {
+        let (mut groups, mut portals) = (Vec::new(), Vec::new());
+        for target in 0..units {
+            for tag in 1..if rng.percent(20) { 3 } else { 2 } {
+                let count = rng.index(1..3);
+                portals.extend(std::iter::repeat_n(groups.len(), count));
+                groups.push(PortalGroup { target, tag });
+            }
+        }
+        Self { groups, portals, is_of_volume: true }
+    }
+
+    /// The units of the targets, of these disks.
+    pub(crate) fn units(&self, disks: &[RamDisk], chunk: usize) -> Units {
+        Units::new(disks, self.groups.iter().map(|group| self.unit_of(group)).collect(), chunk)
+    }
+
+    fn unit_of(&self, group: &PortalGroup) -> usize {
+        if self.is_of_volume { group.target } else { 0 }
+    }
+
+    /// The target of each portal group: they serve one unit, or those of a volume, and differ in what they negotiate.
+    pub(crate) fn serve(&self, disks: &[RamDisk], rng: &mut Rng) -> Vec<Target> {
         let provisioning = rng.beside(PROVISIONING);
         let early_tasks_unknown = rng.beside(EARLY_TASKS).percent(50);
         let aborts = rng.percent(50);
@@ -77,7 +102,14 @@ impl Topology {
         let mut numbers = rng.beside(NUMBERS);
         let mut port = 0;
         let target = |group: &PortalGroup| {
+            let unit = self.unit_of(group);
+            let disk = &disks[unit];
             let mut config = TargetConfig::new(name(group.target), disk.clone());
+            if self.is_of_volume {
+                let naa = 0x3000_0000_0000_0100 + unit as u64;
+                let unit = Unit::new(disk.clone()).with_identity(format!("member {unit}"), naa);
+                config = config.with_unit(0, unit);
+            }
             config.portal_group = Some(group.tag);
             port += 1;
             config.port = array.clone().map(|groups| TargetPort::new(groups, port));
@@ -103,7 +135,7 @@ impl Topology {
 
     /// Half of the arrays have a target port group for each portal group, and tell their states, nearly all of them.
     fn array(&self, rng: &mut Rng) -> Option<PortGroups> {
-        if rng.percent(50) {
+        if rng.percent(50) || self.is_of_volume {
             return None;
         }
         let ids = 1..=u16::try_from(self.groups.len()).unwrap_or(u16::MAX);
@@ -121,6 +153,11 @@ impl Topology {
     /// The portal group of each portal.
     pub(crate) fn portals(&self) -> &[usize] {
         &self.portals
+    }
+
+    /// Whether all targets together serve a volume.
+    pub(crate) const fn is_of_volume(&self) -> bool {
+        self.is_of_volume
     }
 
     /// How many targets there are.

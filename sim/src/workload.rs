@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, TaskFunction};
+use iscsi_initiator::{Error, TaskFunction};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::opened::Opened;
 use crate::oracle::{GRAIN, Moment};
 use crate::rng::Rng;
 use crate::settings::Class;
@@ -50,7 +51,7 @@ pub(crate) struct Work {
 pub(crate) struct Worker {
     pub(crate) work: Work,
     /// Its handle, which is told of each loss: clones would be handles of their own.
-    pub(crate) disk: Arc<Disk>,
+    pub(crate) disk: Arc<Opened>,
     /// Which of the disk's handles it is.
     pub(crate) handle: u32,
     pub(crate) rng: Rng,
@@ -84,10 +85,20 @@ impl Worker {
                     let grains = self.any_grains();
                     self.read(grains).await
                 }
-                Kind::Flush => self.flush().await,
+                Kind::Flush => match self.flush().await {
+                    // What a dropped flush was told by one unit has to be told by the next.
+                    None if self.is_of_volume() => self.flush().await,
+                    flushed => flushed,
+                },
                 Kind::Extents => self.extents().await,
                 Kind::Confirm => self.confirm().await,
-                Kind::Stream => Box::pin(self.stream()).await,
+                Kind::Stream => match &*self.disk {
+                    Opened::Disk(disk) => {
+                        let disk = disk.clone();
+                        Box::pin(self.stream(disk)).await
+                    }
+                    Opened::Volume(_) => self.flush().await,
+                },
                 Kind::Reset => self.reset().await,
                 kind @ (Kind::Write | Kind::Zeroes | Kind::Discard) => self.write(kind).await,
             };
@@ -149,6 +160,10 @@ impl Worker {
     }
 
     fn kind(&mut self) -> Kind {
+        // What a volume has to see to is that its flushes are those of all units.
+        if self.is_of_volume() && self.rng.percent(20) {
+            return Kind::Flush;
+        }
         match self.rng.within(0..100) {
             0..36 => Kind::Read,
             36..74 => Kind::Write,
@@ -160,6 +175,10 @@ impl Worker {
             91 if self.work.resets => Kind::Reset,
             _ => Kind::Flush,
         }
+    }
+
+    fn is_of_volume(&self) -> bool {
+        matches!(*self.disk, Opened::Volume(_))
     }
 
     /// A part of the disk to be read: mostly of where this worker writes.
@@ -195,7 +214,16 @@ impl Worker {
 
     /// Waits for a request, or drops it after a while; `None` if it was dropped.
     async fn patiently<T>(&mut self, request: impl Future<Output = T>) -> Option<T> {
-        if self.work.drops && self.rng.percent(10) {
+        self.patiently_with(10, request).await
+    }
+
+    /// The same for a request that is dropped so often of a hundred times.
+    async fn patiently_with<T>(
+        &mut self,
+        percent: u64,
+        request: impl Future<Output = T>,
+    ) -> Option<T> {
+        if self.work.drops && self.rng.percent(percent) {
             let patience = self.rng.any_scale(4000);
             let ended = timeout(patience, request).await.ok();
             if ended.is_none() {
@@ -236,6 +264,8 @@ impl Worker {
         let part = self.work.part.clone();
         let (mut grains, block) = (self.grains(&part), disk.block_size() as usize / GRAIN);
         let asked = grains.clone();
+        let is_possible = !matches!(kind, Kind::Discard) || disk.discards();
+        let kind = if is_possible { kind } else { Kind::Zeroes };
         let (is_data, is_discard) = (matches!(kind, Kind::Write), matches!(kind, Kind::Discard));
         if is_discard {
             // What lies outside of whole blocks stays.
@@ -281,7 +311,8 @@ impl Worker {
             self.note(&mut world.trace, "flush", &(0..0));
             world.oracle.now()
         };
-        let result = self.patiently(disk.flush()).await;
+        let percent = if self.is_of_volume() { 40 } else { 10 };
+        let result = self.patiently_with(percent, disk.flush()).await;
         let mut world = self.work.shared.lock();
         match &result {
             Some(Ok(())) => {
@@ -366,6 +397,11 @@ impl Worker {
     /// Resets the unit: what was not flushed may be gone, also what others wrote.
     async fn reset(&mut self) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
+        let disks = disk.disks();
+        let disk = match disks.as_slice() {
+            [disk] => *disk,
+            disks => self.rng.pick(disks).copied()?,
+        };
         let session = disk.sessions().into_iter().next()?;
         self.note(&mut self.work.shared.lock().trace, "reset", &(0..0));
         let function = TaskFunction::LogicalUnitReset;

@@ -16,10 +16,14 @@ use crate::oracle::{GRAIN, Oracle};
 use crate::rng::Rng;
 use crate::settings::Class;
 use crate::trace::Trace;
+use crate::units::Units;
 use crate::wire::{Shape, Wire};
 
 /// How late bytes may arrive, milliseconds.
 pub(crate) const MAX_LATE: u64 = 1 << 18;
+
+/// Separates the numbers that sessions begin with from other random draws.
+const NUMBERS: u64 = 0x006e_756d_6265_7273;
 
 /// What becomes of who connects to a portal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,14 +53,20 @@ pub(crate) struct World {
     pub(crate) chance: Rng,
     /// The random bytes of the initiator.
     pub(crate) entropy: Rng,
+    /// What sessions of the initiator begin to count from.
+    pub(crate) numbers: Rng,
     pub(crate) trace: Trace,
     pub(crate) oracle: Oracle,
     /// The first thing that must not have happened.
     pub(crate) violation: Option<String>,
     /// How late bytes of a closed connection may arrive, milliseconds; 0 loses them.
     pub(crate) max_late: u64,
-    /// What is behind the number of the unit.
+    /// What is behind the number of the unit; of a volume that of its first unit.
     pub(crate) lun: Lun,
+    /// The units whose bytes the oracle knows.
+    pub(crate) units: Units,
+    /// Decides what drives write back of their caches, and when, if they do that unasked.
+    pub(crate) torn: Option<Rng>,
     /// What may have had an initiator count writes as lost.
     pub(crate) losses: Losses,
     /// What was done, and what has gone wrong.
@@ -75,8 +85,6 @@ pub(crate) struct World {
     pub(crate) cut_off: Option<usize>,
     /// The processes whose flush has failed in this turn, and emptied the cache.
     pub(crate) losing: BTreeSet<u64>,
-    /// How often the unit has lost something in its cache, as far as the oracle knows.
-    cache_losses: u64,
     accepted: u64,
     /// How many processes were started, and how many disks were opened.
     started: u64,
@@ -127,14 +135,15 @@ impl Shared {
 
 impl World {
     pub(crate) fn new(
-        targets: Vec<Target>,
+        mut targets: Vec<Target>,
         portals: &[usize],
         oracle: Oracle,
         trace: Trace,
         mut chance: Rng,
         shape: Shape,
-        lun: Lun,
+        units: Units,
     ) -> Self {
+        let lun = Lun::new(targets[0].config_mut().units[&0].clone());
         let portal = |target: &usize| Portal { target: *target, reachability: Reachability::Open };
         let portals = portals.iter().map(portal).collect();
         Self {
@@ -142,6 +151,7 @@ impl World {
             portals,
             wires: BTreeMap::new(),
             shape,
+            numbers: chance.beside(NUMBERS),
             entropy: chance.fork(),
             chance,
             trace,
@@ -149,6 +159,8 @@ impl World {
             violation: None,
             max_late: 0,
             lun,
+            units,
+            torn: None,
             losses: Losses::default(),
             counts: Counts::default(),
             wrong_since: None,
@@ -158,7 +170,6 @@ impl World {
             has_trouble: false,
             cut_off: None,
             losing: BTreeSet::new(),
-            cache_losses: 0,
             accepted: 0,
             started: 0,
             opened: 0,
@@ -306,11 +317,5 @@ impl World {
         wire.to_target.stall(clock::now() + late);
         wire.wake();
         self.trace.note("cut", &[number]);
-    }
-
-    /// Whether the cache has lost something that the oracle did not know of; now it does.
-    pub(crate) fn knows_cache_losses(&mut self) -> bool {
-        let now = self.lun.disk().cache_losses();
-        std::mem::replace(&mut self.cache_losses, now) != now
     }
 }

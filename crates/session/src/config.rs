@@ -22,6 +22,9 @@ pub struct Config {
     pub kind: SessionKind,
     /// CmdSN of the login requests and of the first command; any value is legal.
     pub first_cmd_sn: CmdSn,
+    /// The upper 18 bits of the first task tags: how often each tag counts as used before. They go round at 262,143, and any
+    /// value is legal.
+    pub first_tag_generation: u32,
     /// Operational parameters to propose.
     pub offer: Offer,
     /// Credentials; without them the login skips the security stage (RFC 7143 §6.3).
@@ -47,6 +50,7 @@ impl Config {
             isid,
             kind,
             first_cmd_sn: CmdSn::new(1),
+            first_tag_generation: 0,
             offer: Offer::default(),
             chap: None,
             timeouts: Timeouts::default(),

@@ -61,7 +61,7 @@ impl Session {
             logins: Logins::new(entropy),
             connections: ConnectionSet::default(),
             window: CommandWindow::new(config.first_cmd_sn),
-            tasks: TaskSet::new(config.max_tasks),
+            tasks: TaskSet::new(config.max_tasks).beginning_at(config.first_tag_generation),
             commands: CommandQueue::default(),
             outputs: Outputs::default(),
             stats: Stats::default(),

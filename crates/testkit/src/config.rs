@@ -74,6 +74,10 @@ pub struct TargetConfig {
     /// executed in another order (SAM-5 §8.6). The clock is that of
     /// [`Target::advance`](crate::target::Target::advance).
     pub execution_delays: Vec<Duration>,
+    /// Draws the blocks that a command has written when it is ended while it waits to be executed, by a task management
+    /// function, a logout, a new login or a restart: any of them, also of WRITE SAME and UNMAP. `None` is a target where
+    /// such a command has written nothing.
+    pub torn_commands: Option<u64>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Whether to keep the PDUs of the initiator, for [`Target::received`](crate::target::Target::received).
@@ -108,6 +112,7 @@ impl TargetConfig {
             early_tasks_unknown: false,
             logout_response: 0,
             execution_delays: Vec::new(),
+            torn_commands: None,
             faults: Vec::new(),
             record: false,
         }

@@ -1,5 +1,6 @@
 //! A disk in memory that many sessions, and the test that looks on, share.
 
+mod losses;
 mod null;
 
 use std::collections::BTreeMap;
@@ -211,65 +212,6 @@ impl RamDisk {
         self.content().durable.len()
     }
 
-    /// Power is lost and comes back: a volatile cache is empty, all else is as it was. Each nexus, of
-    /// any target that serves this disk, then meets the unit attention POWER ON, RESET, OR BUS
-    /// DEVICE RESET OCCURRED. [`Target::restart`](crate::target::Target::restart) does this for all
-    /// disks of a target, and drops its connections.
-    pub fn lose_power(&self) {
-        let mut content = self.content_mut();
-        let lost = std::mem::take(&mut content.durable);
-        self.bring_back(&mut content, lost);
-        self.0.power_losses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// What waits in a volatile cache for these blocks cannot be written to the medium and is lost: they
-    /// are as they were at their last flush. Each nexus, of any target that serves this disk, then meets
-    /// the deferred error WRITE ERROR (SPC-4 §4.5.7). Says how many blocks it was; nothing is told of none.
-    pub fn fail_write_back(&self, blocks: Range<u64>) -> usize {
-        let lost = self.lose_cached(blocks);
-        if lost > 0 {
-            self.0.deferred_errors.fetch_add(1, Ordering::Relaxed);
-        }
-        lost
-    }
-
-    /// Loses what waits in the cache for these blocks; how many it was.
-    pub(crate) fn lose_cached(&self, blocks: Range<u64>) -> usize {
-        let mut content = self.content_mut();
-        let lost = content.take_durable(index(blocks.start)..index(blocks.end));
-        let count = lost.len();
-        self.bring_back(&mut content, lost);
-        if count > 0 {
-            self.0.cache_losses.fetch_add(1, Ordering::Relaxed);
-        }
-        count
-    }
-
-    /// Puts the durable content of blocks in place of the one that waited for a flush.
-    fn bring_back(&self, content: &mut Content, durable: BTreeMap<usize, Block>) {
-        let size = self.0.block_size as usize;
-        for (lba, block) in durable {
-            content.bytes[lba * size..(lba + 1) * size].copy_from_slice(&block.bytes);
-            content.mapped[lba] = block.mapped;
-        }
-    }
-
-    /// How often something in a volatile cache was lost for another reason than a loss of power.
-    #[must_use]
-    pub fn cache_losses(&self) -> u64 {
-        self.0.cache_losses.load(Ordering::Relaxed)
-    }
-
-    /// How many deferred errors there were.
-    pub(crate) fn deferred_errors(&self) -> u64 {
-        self.0.deferred_errors.load(Ordering::Relaxed)
-    }
-
-    /// How often power was lost.
-    pub(crate) fn power_losses(&self) -> u64 {
-        self.0.power_losses.load(Ordering::Relaxed)
-    }
-
     /// How many SYNCHRONIZE CACHE commands this disk has seen.
     #[must_use]
     pub fn flushes(&self) -> u64 {
@@ -462,7 +404,7 @@ impl Content {
 }
 
 /// The finalizer of SplitMix64: neighbours become unlike.
-const fn scramble(seed: u64) -> u64 {
+pub(crate) const fn scramble(seed: u64) -> u64 {
     let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

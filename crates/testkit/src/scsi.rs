@@ -82,6 +82,22 @@ pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<()
     }
 }
 
+/// Carries out some blocks of a command whose data have come, and which is ended before its status.
+pub(crate) fn finish_part(
+    unit: &Unit,
+    cdb: [u8; 16],
+    parameters: &[u8],
+    is_done: impl FnMut(&u64) -> bool,
+) {
+    match cdb[0] {
+        operation::UNMAP => provisioning::unmap_part(unit, parameters, is_done),
+        operation::WRITE_SAME_10 | operation::WRITE_SAME_16 => {
+            provisioning::write_same_part(unit, cdb, parameters, is_done);
+        }
+        _ => {}
+    }
+}
+
 /// Starts a command for a LUN that does not exist.
 pub(crate) fn begin_absent(cdb: [u8; 16]) -> Result<Work, Sense> {
     match cdb[0] {

@@ -164,7 +164,7 @@ impl<'a> Copies<'a> {
     /// Makes a world for copies, and the task that moves its time on.
     fn drawn(mut rng: Rng, settings: &'a Settings) -> (Self, JoinHandle<()>) {
         let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
-        let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
+        let shared = Shared::new(world(std::slice::from_ref(&disk), &topology, &mut rng, settings));
         prepare(&shared, &disk, &mut rng);
         let mover = tokio::spawn(Arc::clone(&shared).run());
         let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
@@ -430,7 +430,7 @@ impl<'a> Copies<'a> {
         let world = &mut *world;
         if self.rng.percent(50) {
             world.trace.note("power loss", &[]);
-            world.lun.disk().lose_power();
+            world.lose_all_power();
         }
         job.judge.image(world)?;
         if !job.is_blind {

@@ -2,24 +2,36 @@
 
 use std::future::pending;
 
-use iscsi_copy::{Copied, Failure, Forecast, Options, Passes, PassesError, RangeSet};
+use std::sync::Arc;
+
+use iscsi_copy::{
+    Copied, Destination, Failure, Forecast, Options, Passes, PassesError, RangeSet, Source,
+};
 use tokio::time::sleep;
 
 use super::Copies;
 use super::in_use::{InUse, Teller};
-use super::run::Run;
 use super::user::{Stop, lay};
+use super::watch::Watch;
 
 /// How long the last pass may take, milliseconds.
 const MAX_GOAL: u64 = 60_000;
 /// How long after its beginning a run is killed, milliseconds at most.
 const MAX_LIFE: u64 = 120_000;
 
+/// What passes are made of.
+pub(super) struct Ends<'a> {
+    pub(super) watch: &'a Arc<Watch>,
+    pub(super) source: &'a Source,
+    pub(super) destination: &'a Destination,
+    pub(super) stop: Option<Stop>,
+}
+
 impl Copies<'_> {
     /// Runs all passes, unless that is stopped; what was copied, and what of it has no checksum.
     pub(super) async fn run_passes(
         &mut self,
-        run: &Run,
+        ends: Ends<'_>,
         options: Options,
         in_use: &InUse,
         is_last: bool,
@@ -28,14 +40,14 @@ impl Copies<'_> {
         let teller = Teller::drawn(in_use, is_last, self.rng.fork());
         let max_passes = self.rng.pick(&[1, 2, 3, 4, 6]).copied().unwrap_or(1);
         let forecast = Forecast::new(self.rng.any_scale(MAX_GOAL), max_passes);
-        let (source, destination) = (run.source.clone(), run.destination.clone());
+        let (source, destination) = (ends.source.clone(), ends.destination.clone());
         let passes = Passes::new(source, destination, options, teller, forecast);
         let passes = passes.map_err(|error| error.to_string())?;
         let mut passes = passes.with_stop_at_divergence(self.rng.percent(20));
         let (mut rng, life) = (self.rng.fork(), self.rng.any_scale(MAX_LIFE));
-        let watch = run.watch.clone();
+        let watch = Arc::clone(ends.watch);
         // Between two passes there is nothing to be cancelled.
-        let (stop, dies) = match run.stop {
+        let (stop, dies) = match ends.stop {
             Some(Stop::Drop | Stop::Kill) => (None, true),
             stop => (stop, false),
         };
@@ -75,7 +87,7 @@ impl Copies<'_> {
             }
             Some(Ok(Err(failure))) => (Some(Err(failure)), RangeSet::new()),
             Some(Err(error)) => {
-                run.watch.shared.lock().trace.note(&format!("no further pass: {error}"), &[]);
+                ends.watch.shared.lock().trace.note(&format!("no further pass: {error}"), &[]);
                 (None, RangeSet::new())
             }
             None => (None, RangeSet::new()),

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::in_use::InUse;
 use super::kept::Store;
+use super::passes::Ends;
 use super::source::ImageDevice;
 use super::user::{Stop, lay};
 use super::watch::{Watch, Watched};
@@ -31,6 +32,13 @@ pub(super) struct Run {
     fails: bool,
     /// Whether nothing is wrong from its beginning on.
     is_strict: bool,
+}
+
+impl Run {
+    const fn ends(&self) -> Ends<'_> {
+        let Self { watch, source, destination, stop, .. } = self;
+        Ends { watch, source, destination, stop: *stop }
+    }
 }
 
 impl Copies<'_> {
@@ -78,7 +86,7 @@ impl Copies<'_> {
         let run = Run { watch, source, destination, stop, fails, is_strict };
         self.note_run(&run, &options);
         let (ended, rest) = match &job.in_use {
-            Some(in_use) => Box::pin(self.run_passes(&run, options, in_use, is_last)).await?,
+            Some(in_use) => Box::pin(self.run_passes(run.ends(), options, in_use, is_last)).await?,
             None => (self.run_once(&run, options).await?, RangeSet::new()),
         };
         self.requests += run.watch.requests();

@@ -82,9 +82,7 @@ impl Watch {
         let mut world = self.shared.lock();
         if self.is_crashing.load(Ordering::Relaxed) && world.chance.percent(CRASHES) {
             world.trace.note("power loss", &[]);
-            world.lun.disk().lose_power();
-            world.losses.reason();
-            world.oracle.crashed();
+            world.lose_all_power();
         }
     }
 

@@ -14,7 +14,9 @@ pub(super) fn reset(world: &mut World, rng: &mut Rng) {
     world.trace.note("reset by another", &[u64::from(clears), u64::from(empties)]);
     world.losses.reason();
     world.counts.fault(Class::Reset);
-    for target in &mut world.targets {
+    let unit = world.units.any(rng);
+    for target in world.units.targets_of(unit) {
+        let target = &mut world.targets[target];
         if clears {
             target.clear_by_another(0);
         } else {
@@ -22,8 +24,7 @@ pub(super) fn reset(world: &mut World, rng: &mut Rng) {
         }
     }
     if empties && !clears {
-        world.lun.disk().lose_power();
-        world.oracle.crashed();
+        world.lose_power(unit);
     }
 }
 

@@ -6,7 +6,6 @@ use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
 
 use super::unit::add;
-use crate::oracle::GRAIN;
 use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::World;
@@ -26,18 +25,17 @@ pub(super) fn fail(world: &mut World, rng: &mut Rng) {
 /// What was acknowledged is lost on its way from the cache to the medium.
 pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
     let blocks = some_blocks(world, rng);
-    let disk = world.lun.disk().clone();
-    if disk.fail_write_back(blocks.clone()) == 0 {
+    let unit = world.units.any(rng);
+    if world.units.disk(unit).fail_write_back(blocks.clone()) == 0 {
         return;
     }
-    let grains = usize::try_from(disk.block_size()).unwrap_or(GRAIN) / GRAIN;
-    let [first, end] =
-        [blocks.start, blocks.end].map(|lba| usize::try_from(lba).unwrap_or(0) * grains);
-    world.trace.note("deferred error", &[blocks.start, blocks.end]);
-    world.oracle.lost(first..end);
+    world.trace.note("deferred error", &[unit as u64, blocks.start, blocks.end]);
+    for grains in world.units.grains(unit, blocks) {
+        world.oracle.lost(grains);
+    }
     world.losses.deferred();
     world.counts.fault(Class::Deferred);
-    world.knows_cache_losses();
+    world.units.next_cache_loss();
 }
 
 /// The write cache is switched on or off.

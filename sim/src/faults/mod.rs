@@ -1,5 +1,6 @@
 //! What goes wrong, and when: drawn for each episode.
 
+mod another;
 mod exchange;
 mod link;
 mod medium;
@@ -19,6 +20,10 @@ use crate::world::{MAX_LATE, Reachability, Shared, World};
 
 /// Separates the random draws of troubles from all others.
 const TROUBLES: u64 = 0x7472_6f75_626c_6573;
+/// The same of what drives write back unasked.
+const TORN: u64 = 0x746f_726e;
+/// Percentage of episodes with drives that do.
+const TORN_SHARE: u64 = 60;
 /// Percentage of episodes with troubles, and of those the percentage without any other fault.
 const SHARE: u64 = 25;
 const ALONE: u64 = 60;
@@ -52,7 +57,7 @@ impl Faults {
         let mut has = |class: &Class| {
             (!is_about_links || class.is_about_links()) && rng.percent(class.chance())
         };
-        let known = settings.classes.iter().copied();
+        let known = settings.classes.iter().copied().filter(|class| *class != Class::Torn);
         let (troubles, others): (Vec<_>, Vec<_>) = known.partition(|class| class.is_trouble());
         let mut classes: Vec<_> = others.into_iter().filter(|class| has(class)).collect();
         let max_pause = 1 << rng.within(9..16);
@@ -64,6 +69,9 @@ impl Faults {
             } else {
                 classes.extend(troubles.into_iter().filter(|_| beside.percent(50)));
             }
+        }
+        if settings.has(Class::Torn) && beside.beside(TORN).percent(TORN_SHARE) {
+            classes.push(Class::Torn);
         }
         Self { shared, rng, classes, max_pause, beside, alone }
     }
@@ -101,9 +109,20 @@ impl Faults {
             world.max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
             world.wrong_since = Some(Instant::now());
             world.alone = self.alone;
+            self.tear(&mut world);
         }
         let troubles = self.again_beside().troubles();
         tokio::join!(Box::pin(troubles), Box::pin(self.events()));
+    }
+
+    /// Lets drives write back unasked, and ended commands be done in part.
+    fn tear(&self, world: &mut World) {
+        let mut rng = self.beside.beside(TORN);
+        let tears = self.has(Class::Torn);
+        for target in &mut world.targets {
+            target.config_mut().torn_commands = tears.then(|| rng.next());
+        }
+        world.torn = tears.then(|| rng.fork());
     }
 
     fn again_beside(&mut self) -> Self {
@@ -159,7 +178,10 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
         Class::Hole => unit::hole(world, &mut rng),
         Class::Slow => unit::slow(world, &mut rng),
         Class::Zombie => unit::zombie(world, &mut rng),
-        Class::Crash => unit::crash(world, &mut rng),
+        Class::Crash => {
+            unit::crash(world, &mut rng);
+            another::fail(world, &mut rng, refuses);
+        }
         Class::Reset => exchange::reset(world, &mut rng),
         Class::Deferred => medium::fail_write_back(world, &mut rng),
         Class::WriteCache => medium::switch_cache(world, &mut rng),
@@ -170,6 +192,7 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
         Class::Medium => medium::fail(world, &mut rng),
         Class::Standby => topology::standby(world, &mut rng),
         Class::Death | Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}
+        Class::Torn => {}
         Class::Startup | Class::BusyTarget | Class::SlowStore | Class::Partition | Class::Stop => {}
     }
     rng

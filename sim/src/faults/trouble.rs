@@ -67,6 +67,9 @@ fn start_anew(world: &mut World, rng: &mut Rng) -> Duration {
     let refusal = rng.pick(&refusals).copied().filter(|_| rng.percent(60));
     let presences = [Presence::BecomingReady, Presence::Missing];
     let presence = rng.pick(&presences).copied().unwrap_or_default();
+    if has_lost_power {
+        (0..world.units.count()).for_each(|unit| world.keep_a_part(unit));
+    }
     for target in &mut world.targets[which.clone()] {
         if has_lost_power {
             target.restart()

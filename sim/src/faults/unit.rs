@@ -55,13 +55,12 @@ fn add_to(world: &mut World, target: usize, fault: Fault) {
 /// Power is lost, with the connections or without.
 pub(super) fn crash(world: &mut World, rng: &mut Rng) {
     world.counts.fault(Class::Crash);
-    if rng.percent(50) {
-        world.trace.note("restart", &[]);
-        world.targets.iter_mut().for_each(iscsi_testkit::target::Target::restart);
+    let restarts = rng.percent(50);
+    let unit = world.units.any(rng);
+    world.trace.note(if restarts { "restart" } else { "power loss" }, &[unit as u64]);
+    if restarts {
+        world.restart(unit);
     } else {
-        world.trace.note("power loss", &[]);
-        world.lun.disk().lose_power();
+        world.lose_power(unit);
     }
-    world.losses.reason();
-    world.oracle.crashed();
 }

@@ -59,7 +59,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
         .retain(|class| !matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange));
     let mut rng = Rng::new(mix(seed ^ STREAM));
     let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
-    let shared = Shared::new(world(&disk, &topology, &mut rng, &settings));
+    let shared = Shared::new(world(std::slice::from_ref(&disk), &topology, &mut rng, &settings));
     shared.lock().oracle.answer_early();
     let mover = tokio::spawn(Arc::clone(&shared).run());
     let mut served = Served::drawn(shared, disk, &topology, &settings, rng);
@@ -273,8 +273,7 @@ impl Served {
                 return Ok(());
             }
             world.trace.note("power loss", &[]);
-            self.disk.lose_power();
-            world.oracle.crashed();
+            world.lose_power(0);
         }
         let durable = self.disk.read(0, usize::MAX);
         self.check(&durable).map_err(|why| format!("after a loss of power: {why}"))

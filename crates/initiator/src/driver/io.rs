@@ -40,6 +40,12 @@ pub trait Network: fmt::Debug + Send + Sync {
     fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(io::Error::other)
     }
+
+    /// The CmdSN, and the generation of task tags, that the next session begins with. A simulation has some that are about to
+    /// wrap.
+    fn first_numbers(&self) -> (u32, u32) {
+        (1, 0)
+    }
 }
 
 /// A connection: bytes in order, both ways. Dropped, it is closed in order.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use iscsi_pdu::{IscsiName, Isid, TargetAddress};
+use iscsi_pdu::{CmdSn, IscsiName, Isid, TargetAddress};
 use iscsi_session::{
     Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
 };
@@ -308,8 +308,10 @@ impl Node {
     }
 
     pub(crate) fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
-        let Inner { name, challenges, common: Common { options, .. }, .. } = &*self.inner;
+        let Inner { name, challenges, common: Common { options, network, .. }, .. } = &*self.inner;
         let mut config = Config::new(name.clone(), isid, kind);
+        let (cmd_sn, generation) = network.first_numbers();
+        (config.first_cmd_sn, config.first_tag_generation) = (CmdSn::new(cmd_sn), generation);
         config.offer = planned_offer(&options.offer, &options.tuning);
         let connections = options.connections_of(&config.kind);
         config.offer.max_connections = config.offer.max_connections.max(connections);

@@ -29,6 +29,8 @@ pub(crate) const NO_TASK: u32 = GENERATIONS << SLOT_BITS;
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     slots: Vec<Slot>,
+    /// The generation that slots begin with.
+    first_generation: u32,
     free: FreeSlots,
     limit: usize,
     /// No time limit is earlier than this one, of a task that may have ended since. To keep all limits in their order would
@@ -73,6 +75,12 @@ impl TaskSet {
         Self { limit: limit.clamp(1, MAX_TASKS), ..Self::default() }
     }
 
+    /// The same; tags begin with this generation.
+    pub(crate) fn beginning_at(mut self, generation: u32) -> Self {
+        self.first_generation = generation % GENERATIONS;
+        self
+    }
+
     /// Adds a task, if there is room, and gives it a tag that no live task has.
     pub(crate) fn insert(&mut self, task: Task) -> Option<Itt> {
         if self.len() >= self.limit {
@@ -86,7 +94,7 @@ impl TaskSet {
         let at = match self.free.pop() {
             Some(at) => at,
             None if self.slots.len() < MAX_SLOTS => {
-                self.slots.push(Slot::default());
+                self.slots.push(Slot { generation: self.first_generation, ..Slot::default() });
                 u32::try_from(self.slots.len() - 1).ok()?
             }
             None => return None,
@@ -522,6 +530,22 @@ mod tests {
         let next = set.insert_beyond_limit(ping()).unwrap();
         assert_eq!(next.get(), SLOT_MASK);
         assert_ne!(Some(&next), tags.first());
+    }
+
+    #[test]
+    fn seq_21_tags_begin_at_any_generation_and_go_round() {
+        let mut set = TaskSet::new(4).beginning_at(GENERATIONS - 1);
+        let given: Vec<_> = (0..3)
+            .map(|_| {
+                let itt = set.insert(ping()).unwrap();
+                set.remove(itt);
+                assert!(set.has_ended(itt));
+                generation_of(itt)
+            })
+            .collect();
+        assert_eq!(given, [GENERATIONS - 1, 0, 1]);
+        let first = TaskSet::new(4).beginning_at(GENERATIONS).insert(ping()).unwrap();
+        assert_eq!(first.get(), 0, "not the tag of no task");
     }
 
     /// SEQ-19: a tag has ended once its task is gone, whatever came to its slot since; not before, and

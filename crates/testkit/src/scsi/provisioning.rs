@@ -45,20 +45,33 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
 
 /// Zeroes all ranges of the list, or none, as far as the unit deallocates them.
 pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
+    for blocks in deallocated(unit, parameters)? {
+        unit.disk.unmap(blocks.start, blocks.end - blocks.start);
+    }
+    Ok(())
+}
+
+/// Zeroes some blocks of what an UNMAP names that was ended while it was executed.
+pub(super) fn unmap_part(unit: &Unit, parameters: &[u8], is_done: impl FnMut(&u64) -> bool) {
+    let ranges = deallocated(unit, parameters).unwrap_or_default();
+    ranges.into_iter().flatten().filter(is_done).for_each(|lba| unit.disk.unmap(lba, 1));
+}
+
+/// The blocks that an UNMAP zeroes.
+fn deallocated(unit: &Unit, parameters: &[u8]) -> Result<Vec<std::ops::Range<u64>>, Sense> {
     let ranges = descriptors(unit, parameters)?;
     let most = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
     let blocks: u64 = ranges.iter().map(|range| range.blocks).sum();
     if len32(ranges.len()) > MAX_DESCRIPTORS || blocks > u64::from(most) {
         return Err(Sense::INVALID_PARAMETER);
     }
-    for range in ranges {
+    let parts = |range: Range| {
         let (start, end) = whole_granules(unit, &range);
         let kept = &unit.behavior.kept_by_unmap;
-        for (start, end) in [(start, end.min(kept.start)), (start.max(kept.end), end)] {
-            unit.disk.unmap(start, end.saturating_sub(start));
-        }
-    }
-    Ok(())
+        [start..end.min(kept.start), start.max(kept.end)..end]
+    };
+    let parts = ranges.into_iter().flat_map(parts);
+    Ok(parts.filter(|blocks| !blocks.is_empty()).collect())
 }
 
 /// Where the whole granules of a range begin and end.
@@ -100,19 +113,53 @@ pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense
 
 /// Writes one block over the range; zero blocks mean all up to the end.
 pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(), Sense> {
-    let range = Range::of(cdb).check(unit)?;
-    let blocks =
-        if range.blocks == 0 { unit.disk.blocks().saturating_sub(range.lba) } else { range.blocks };
-    let zero = block.iter().all(|byte| *byte == 0);
-    if zero && (cdb[1] & UNMAP_BIT != 0 || has_no_data(cdb)) {
-        unit.disk.unmap(range.lba, blocks);
+    let Range { lba, blocks } = same_blocks(unit, cdb)?;
+    if deallocates(cdb, block) {
+        unit.disk.unmap(lba, blocks);
         return Ok(());
     }
-    if block.len() != unit.disk.block_size() as usize {
-        return Err(Sense::PARAMETER_LENGTH);
-    }
-    unit.disk.write_same(range.lba, blocks, block);
+    check_block(unit, block)?;
+    unit.disk.write_same(lba, blocks, block);
     Ok(())
+}
+
+/// Writes some blocks of a WRITE SAME that was ended while it was executed.
+pub(super) fn write_same_part(
+    unit: &Unit,
+    cdb: [u8; 16],
+    block: &[u8],
+    is_done: impl FnMut(&u64) -> bool,
+) {
+    let Ok(Range { lba, blocks }) = same_blocks(unit, cdb) else { return };
+    let unmaps = deallocates(cdb, block);
+    if !unmaps && check_block(unit, block).is_err() {
+        return;
+    }
+    for lba in (lba..lba + blocks).filter(is_done) {
+        if unmaps {
+            unit.disk.unmap(lba, 1);
+        } else {
+            unit.disk.write_same(lba, 1, block);
+        }
+    }
+}
+
+/// The blocks that a WRITE SAME names.
+fn same_blocks(unit: &Unit, cdb: [u8; 16]) -> Result<Range, Sense> {
+    let Range { lba, blocks } = Range::of(cdb).check(unit)?;
+    let blocks = if blocks == 0 { unit.disk.blocks().saturating_sub(lba) } else { blocks };
+    Ok(Range { lba, blocks })
+}
+
+/// Whether a WRITE SAME of this block deallocates.
+fn deallocates(cdb: [u8; 16], block: &[u8]) -> bool {
+    let is_zero = block.iter().all(|byte| *byte == 0);
+    is_zero && (cdb[1] & UNMAP_BIT != 0 || has_no_data(cdb))
+}
+
+fn check_block(unit: &Unit, block: &[u8]) -> Result<(), Sense> {
+    let is_whole = block.len() == unit.disk.block_size() as usize;
+    if is_whole { Ok(()) } else { Err(Sense::PARAMETER_LENGTH) }
 }
 
 fn has_no_data(cdb: [u8; 16]) -> bool {

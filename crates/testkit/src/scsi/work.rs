@@ -108,6 +108,19 @@ impl Sink {
         }
     }
 
+    /// Writes some blocks of what was put off.
+    pub(crate) fn execute_part(&mut self, mut is_done: impl FnMut(&u64) -> bool) {
+        let Self::Late { sink, data } = self else { return };
+        let Self::Disk { disk, offset, .. } = &mut **sink else { return };
+        let size = disk.block_size() as usize;
+        let first = *offset / u64::from(disk.block_size());
+        for (lba, block) in (first..).zip(data.chunks(size)) {
+            if is_done(&lba) {
+                disk.write_cached(lba * size as u64, block);
+            }
+        }
+    }
+
     /// Takes a piece of the data.
     pub(crate) fn write(&mut self, at: u32, data: &[u8]) {
         match self {

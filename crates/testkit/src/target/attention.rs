@@ -11,6 +11,7 @@ impl Target {
     /// its disks are empty, and each nexus meets the unit attention POWER ON, RESET, OR BUS DEVICE
     /// RESET OCCURRED at each unit.
     pub fn restart(&mut self) {
+        self.give_up(|_| true);
         for unit in self.config.units.values() {
             unit.disk.lose_power();
             unit.reservations.lose_power();
@@ -20,7 +21,7 @@ impl Target {
 
     /// The same without a loss of power: only the target itself is started anew.
     pub fn drop_connections(&mut self) {
-        self.late.clear();
+        self.give_up(|_| true);
         for number in 0..self.connections.len() {
             self.close(ConnId(number));
             self.connections[number].outbox.clear();

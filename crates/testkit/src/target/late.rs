@@ -7,7 +7,33 @@ use super::node::Target;
 use super::session::{Late, LateWork};
 use super::task::Outcome;
 use crate::conn_id::ConnId;
+use crate::convert::be32;
+use crate::disk::scramble;
 use crate::scsi;
+
+/// Ends commands that wait to be executed. Where the configuration tears commands, some of their blocks are written.
+pub(super) fn give_up(
+    waiting: &mut Vec<Late>,
+    torn_commands: Option<u64>,
+    mut is_ended: impl FnMut(&Late) -> bool,
+) {
+    let ended: Vec<Late> = waiting.extract_if(.., |late| is_ended(late)).collect();
+    if let Some(seed) = torn_commands {
+        ended.into_iter().for_each(|late| late.tear(seed));
+    }
+}
+
+impl Late {
+    /// Writes some of its blocks: none or all of them now and then, and otherwise any.
+    fn tear(self, seed: u64) {
+        let Self { unit, cdb, itt, work: LateWork::Write(mut write), .. } = self else { return };
+        let drawn = scramble(seed ^ u64::from(itt) << 32 ^ u64::from(be32(&cdb[2..])));
+        let of_eight = drawn % 9;
+        let is_done = |lba: &u64| scramble(drawn ^ *lba) % 8 < of_eight;
+        write.sink.execute_part(is_done);
+        scsi::finish_part(&unit, cdb, write.sink.parameters(), is_done);
+    }
+}
 
 impl Target {
     /// Puts a command off that is complete.
@@ -22,6 +48,17 @@ impl Target {
         let Some(unit) = reached.or_else(unit) else { return };
         let late = Late { nexus, connection: id, itt, lun, cdb, unit, work, delay, due: None };
         self.late.push(late);
+    }
+
+    /// Ends commands that wait to be executed.
+    pub(super) fn give_up(&mut self, is_ended: impl FnMut(&Late) -> bool) {
+        give_up(&mut self.late, self.config.torn_commands, is_ended);
+    }
+
+    /// The same for all that wait at a unit.
+    pub(super) fn give_up_of_unit(&mut self, number: u16) {
+        let form = self.config.lun_form;
+        self.give_up(|late| form.decode(late.lun) == Some(number));
     }
 
     /// How late the next command is executed whose place among others is free.

@@ -308,7 +308,7 @@ impl Target {
         for id in old.map(|session| session.connections.clone()).unwrap_or_default() {
             self.close(id);
         }
-        self.late.retain(|late| late.nexus != login.nexus);
+        self.give_up(|late| late.nexus == login.nexus);
         let tsih = self.next_tsih;
         self.next_tsih = tsih.checked_add(1).unwrap_or(1);
         let (params, nexus) = (login.params.clone(), login.nexus.clone());
@@ -325,7 +325,7 @@ impl Target {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let old = session.connections.iter().find(|old| self.connections[old.0].cid == cid);
         let Some(old) = old.copied() else { return };
-        self.late.retain(|late| late.connection != old);
+        self.give_up(|late| late.connection == old);
         self.connections[old.0].cut();
         self.checker.closed(old);
         if let Some(session) = self.sessions.get_mut(&tsih) {

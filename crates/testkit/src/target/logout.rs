@@ -1,6 +1,7 @@
 //! Logout (RFC 7143 §11.14, §11.15).
 
 use super::connection::Outgoing;
+use super::late::give_up;
 use super::node::Target;
 use crate::conn_id::ConnId;
 use crate::opcode::Opcode;
@@ -25,7 +26,7 @@ impl Target {
         if leaving.is_empty() {
             return self.answer_logout(id, pdu, NO_SUCH_CID);
         }
-        self.late.retain(|late| !leaving.contains(&late.connection));
+        self.give_up(|late| leaving.contains(&late.connection));
         for connection in leaving {
             // Another connection is closed by one that still works: it is gone, or as good as gone.
             if pdu.function() == CLOSE_CONNECTION && connection != id {
@@ -42,9 +43,9 @@ impl Target {
     fn stop_late_commands_of(&mut self, id: ConnId, cid: u16) {
         let session = self.connections[id.0].session;
         let connections = &self.connections;
-        self.late.retain(|late| {
+        give_up(&mut self.late, self.config.torn_commands, |late| {
             let connection = &connections[late.connection.0];
-            (connection.session, connection.cid) != (session, cid)
+            (connection.session, connection.cid) == (session, cid)
         });
     }
 

@@ -133,7 +133,7 @@ impl Target {
         let keeps =
             |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);
         self.held.retain(|(id, outgoing)| keeps(*id, outgoing));
-        self.late.retain(|late| late.itt != tag || !connections.contains(&late.connection));
+        self.give_up(|late| late.itt == tag && connections.contains(&late.connection));
         self.delayed.retain(|waiting| keeps(waiting.connection, &waiting.outgoing));
         for id in connections {
             self.connections[id.0].queue.retain(|outgoing| outgoing.itt() != tag);

@@ -22,7 +22,7 @@ impl Target {
         for tsih in self.sessions_with_tasks(own) {
             self.end_tasks_for_another(tsih, number);
         }
-        self.late.retain(|late| self.config.lun_form.decode(late.lun) != Some(number));
+        self.give_up_of_unit(number);
         let others = self.sessions.iter_mut().filter(|(tsih, _)| Some(**tsih) != own);
         others.for_each(|(_, session)| session.add_attention(number, Sense::UNIT_RESET));
     }
@@ -43,7 +43,7 @@ impl Target {
                 session.add_attention(number, Sense::COMMANDS_CLEARED);
             }
         }
-        self.late.retain(|late| self.config.lun_form.decode(late.lun) != Some(number));
+        self.give_up_of_unit(number);
     }
 
     /// Those that have commands under way, but for the own one.

@@ -57,9 +57,9 @@ impl Target {
             }
         }
         let port = self.port_number();
-        self.late.retain(|late| {
+        self.give_up(|late| {
             let is_of_unit = form.decode(late.lun) == Some(number);
-            !(is_of_unit && is_victim(&late.nexus.registrant(port)))
+            is_of_unit && is_victim(&late.nexus.registrant(port))
         });
     }
 }

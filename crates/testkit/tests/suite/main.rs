@@ -19,4 +19,5 @@ mod rig;
 mod robust;
 mod script;
 mod serve;
+mod torn;
 mod transfer;

@@ -1,5 +1,6 @@
 //! Repeated copies: one command line runs again and again over a source that changes between the runs, as a nightly backup does. It keeps
-//! a file of digests and sometimes a checkpoint, while processes are killed, the host crashes and the target has faults.
+//! a file of digests and sometimes a checkpoint, while processes are killed, the host crashes and the target has faults. Some command
+//! lines copy a source in use, in passes.
 //!
 //! ```text
 //!  current image    ──► a process: iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
@@ -27,6 +28,7 @@ use self::files::Files;
 pub(crate) use self::vouching::Vouching;
 use self::vouching::{CHECKPOINT, DIGESTS};
 use super::content::{fill, index};
+use super::in_use::InUse;
 use super::source::Image;
 use super::{Copies, Ended};
 use crate::episode::{QUIET, Report};
@@ -37,6 +39,10 @@ use crate::settings::{Class, Settings};
 const SHARE: u64 = 12;
 /// Separates their random draws from all others.
 const STREAM: u64 = 0x6e69_6768_7473;
+/// Separates what decides whether somebody writes to the source.
+const IN_USE: u64 = 0x696e_5f75_7365;
+/// Percentage of command lines that copy a source in use, in passes.
+const SHARE_IN_USE: u64 = 30;
 /// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 3;
 /// The last run must end well; this many may fail because of what others have written.
@@ -87,6 +93,8 @@ struct Line {
     block_size: u64,
     /// Others write to the destination between the runs.
     has_others: bool,
+    /// `--passes`: somebody writes to the source, also while it is copied.
+    has_passes: bool,
 }
 
 struct RepeatedCopy<'a> {
@@ -95,6 +103,8 @@ struct RepeatedCopy<'a> {
     vouching: Arc<Vouching>,
     line: Line,
     image: Image,
+    /// What the image is by now, where somebody writes to it.
+    in_use: Option<InUse>,
     /// The image of the run before.
     before: Image,
     /// Number of images so far.
@@ -112,8 +122,10 @@ impl<'a> RepeatedCopy<'a> {
             verifies: Verifies::Nothing,
             block_size: 0,
             has_others: false,
+            has_passes: false,
         };
-        Self { copies, files, vouching, line, before: image.clone(), image, images: 0 }
+        let (before, in_use) = (image.clone(), None);
+        Self { copies, files, vouching, line, before, image, in_use, images: 0 }
     }
 
     /// Runs one command line several times.
@@ -150,6 +162,8 @@ impl<'a> RepeatedCopy<'a> {
         [DIGESTS, CHECKPOINT].iter().for_each(|path| self.files.remove(Path::new(path)));
         self.vouching.begin_anew();
         let rng = &mut self.copies.rng;
+        let mut beside = rng.beside(IN_USE);
+        let has_passes = beside.percent(SHARE_IN_USE);
         let world = self.copies.shared.lock();
         let disk = world.lun.disk();
         let capacity = usize::try_from(disk.capacity()).unwrap_or(0);
@@ -166,9 +180,18 @@ impl<'a> RepeatedCopy<'a> {
             verifies,
             block_size: 1 << rng.within(12..16),
             has_others: verifies == Verifies::Digests && rng.percent(60),
+            has_passes,
         };
+        if has_passes && verifies == Verifies::Read {
+            // What was read is another thing by then.
+            self.line.verifies = Verifies::Nothing;
+        }
         let len = if rng.percent(30) { capacity } else { rng.index(1..capacity) };
         self.image = Image::drawn(len, rng);
+        self.in_use = has_passes.then(|| {
+            self.image.holes = RangeSet::new();
+            InUse::new(&self.image.bytes, beside.fork())
+        });
         self.before = self.image.clone();
         self.images += 1;
         let what = format!("a command line: {:?}", self.line);
@@ -177,6 +200,11 @@ impl<'a> RepeatedCopy<'a> {
 
     /// Changes the source, or takes it back to the state before.
     fn change_image(&mut self) {
+        if let Some(in_use) = &self.in_use {
+            in_use.resume();
+            (0..4).for_each(|_| in_use.live());
+            return;
+        }
         let rng = &mut self.copies.rng;
         self.images += 1;
         let last = self.image.clone();
@@ -213,8 +241,8 @@ impl<'a> RepeatedCopy<'a> {
     /// After the last copy: the destination equals the source even after late writes and a loss of power.
     async fn settle(&mut self) -> Result<(), String> {
         self.quiet().await?;
-        let world = self.copies.shared.lock();
-        world.lun.disk().lose_power();
+        let mut world = self.copies.shared.lock();
+        world.lose_all_power();
         self.vouching.check(&world)?;
         self.vouching.is_all_there(&world)?;
         match world.broken_rule() {

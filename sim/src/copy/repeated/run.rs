@@ -19,6 +19,7 @@ use super::vouching::DIGESTS;
 use super::{RepeatedCopy, Verifies};
 use crate::copy::Ended;
 use crate::copy::judge::Judge;
+use crate::copy::passes::Ends;
 use crate::copy::source::ImageDevice;
 use crate::copy::user::{Stop, lay};
 use crate::copy::watch::{Watch, Watched};
@@ -94,7 +95,7 @@ impl RepeatedCopy<'_> {
             Identity::new(&format!("image {}", self.images), self.image.bytes.len() as u64);
         let judge = {
             let world = self.copies.shared.lock();
-            Arc::new(Judge::new(self.image.bytes.clone(), None, &world))
+            Arc::new(Judge::new(self.image.bytes.clone(), self.in_use.clone(), &world))
         };
         self.vouching.copies(source.clone(), &judge);
         let stop = if is_last { None } else { self.stop() };
@@ -179,7 +180,8 @@ impl RepeatedCopy<'_> {
             begun: self.copies.shared.lock().oracle.now(),
             has_connections,
             was_blind: false,
-            done: options.done.clone(),
+            // Of a source in use anything may be copied again.
+            done: if self.in_use.is_some() { RangeSet::new() } else { options.done.clone() },
             max_memory: usize::MAX,
             counts: std::sync::Mutex::default(),
             flushes: Notify::new(),
@@ -187,7 +189,8 @@ impl RepeatedCopy<'_> {
             vouching: Some(Arc::clone(&self.vouching)),
         });
         let (image, rng) = (self.image.clone(), self.copies.rng.fork());
-        let source = ImageDevice::drawn(image, None, Arc::clone(&watch), fails, rng);
+        let in_use = self.in_use.clone();
+        let source = ImageDevice::drawn(image, in_use, Arc::clone(&watch), fails, rng);
         let destination = Watched { disk, watch: Arc::clone(&watch), is_source: false };
         let known = options.digests.as_ref().map_or(0, |digests| digests.known().bytes());
         let what = format!("a run, to be stopped by {stop:?}");
@@ -204,11 +207,9 @@ impl RepeatedCopy<'_> {
         current: &CurrentRun,
         options: Options,
     ) -> Result<Option<Result<Copied, Failure>>, String> {
-        let copy = Copy::new(current.source.clone(), current.destination.clone());
-        let copy = copy.with_options(options);
         let (end, rng) = (current.end, self.copies.rng.fork());
+        let of_user = rng.beside(1);
         let stop = current.stop.filter(|_| end == End::Any);
-        let user = lay(copy.control(), &current.watch, rng.beside(1), stop);
         if end != End::Any {
             let world = &mut self.copies.shared.lock();
             put_off(world, &mut self.copies.rng);
@@ -219,6 +220,19 @@ impl RepeatedCopy<'_> {
                 End::Any | End::AfterTheCopy => pending().await,
             }
         };
+        if let Some(in_use) = &self.in_use {
+            let CurrentRun { watch, source, destination, is_strict, .. } = current;
+            let ends = Ends { watch, source, destination, stop };
+            let passing = Box::pin(self.copies.run_passes(ends, options, in_use, *is_strict));
+            return tokio::select! {
+                biased;
+                ended = passing => ended.map(|(ended, _)| ended),
+                () = dying => Ok(None),
+            };
+        }
+        let copy = Copy::new(current.source.clone(), current.destination.clone());
+        let copy = copy.with_options(options);
+        let user = lay(copy.control(), &current.watch, of_user, stop);
         let copying = async {
             tokio::select! {
                 biased;
@@ -241,6 +255,9 @@ impl RepeatedCopy<'_> {
             return Err(format!("a copy of {len} bytes has ended well with {progress:?}"));
         }
         world.counts.repeated_copy("a copy ends well");
+        if self.line.has_passes {
+            world.counts.repeated_copy("passes end well");
+        }
         if progress.skipped > 0 {
             world.counts.repeated_copy("blocks are left out");
         }

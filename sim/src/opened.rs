@@ -1,0 +1,133 @@
+//! What a process has opened: a disk, or several as one volume.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, Extent};
+use iscsi_initiator::{Disk, Error, Session};
+use iscsi_volume::Volume;
+use tokio::task::JoinSet;
+
+/// A disk or a volume, whose errors are those of the initiator.
+#[derive(Clone, Debug)]
+pub(crate) enum Opened {
+    Disk(Disk),
+    Volume(Box<Volume>),
+}
+
+impl Opened {
+    fn device(&self) -> &dyn Device {
+        match self {
+            Self::Disk(disk) => disk,
+            Self::Volume(volume) => &**volume,
+        }
+    }
+
+    /// The disk, or the members of the volume.
+    pub(crate) fn disks(&self) -> Vec<&Disk> {
+        match self {
+            Self::Disk(disk) => vec![disk],
+            Self::Volume(volume) => volume.members().iter().map(|member| member.device()).collect(),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.device().capacity()
+    }
+
+    pub(crate) fn block_size(&self) -> u32 {
+        self.device().limits().block_size
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.device().is_settled()
+    }
+
+    /// Whether blocks can be given back.
+    pub(crate) fn discards(&self) -> bool {
+        match self {
+            Self::Disk(_) => true,
+            Self::Volume(volume) => volume.limits().discard_granularity.is_some(),
+        }
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<Session> {
+        self.disks().into_iter().flat_map(Disk::sessions).collect()
+    }
+
+    pub(crate) async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        match self {
+            Self::Disk(disk) => disk.read_at(offset, len).await,
+            // Into a buffer of the caller, or not.
+            Self::Volume(volume) if len.is_multiple_of(3) => {
+                let read = volume.read_into(offset, BytesMut::zeroed(len)).await;
+                read.map(BytesMut::freeze).map_err(of_member)
+            }
+            Self::Volume(volume) => volume.read_at(offset, len).await.map_err(of_member),
+        }
+    }
+
+    pub(crate) async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        match self {
+            Self::Disk(disk) => disk.write_at(offset, data).await,
+            Self::Volume(volume) => {
+                let mut rest = data;
+                let first = rest.split_to(rest.len() / 3);
+                volume.write_at(offset, vec![first, rest]).await.map_err(of_member)
+            }
+        }
+    }
+
+    pub(crate) async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        match self {
+            Self::Disk(disk) => disk.write_zeroes(offset, len).await,
+            Self::Volume(volume) => volume.write_zeroes(offset, len).await.map_err(of_member),
+        }
+    }
+
+    pub(crate) async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        match self {
+            Self::Disk(disk) => disk.discard(offset, len).await,
+            Self::Volume(volume) => volume.discard(offset, len).await.map_err(of_member),
+        }
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        match self {
+            Self::Disk(disk) => disk.flush().await,
+            Self::Volume(volume) => volume.flush().await.map_err(of_member),
+        }
+    }
+
+    pub(crate) async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
+        match self {
+            Self::Disk(disk) => disk.extents(offset, len).await,
+            Self::Volume(volume) => volume.extents(offset, len).await.map_err(of_member),
+        }
+    }
+
+    pub(crate) async fn confirm_unit(&self) -> Result<(), Error> {
+        match self {
+            Self::Disk(disk) => disk.confirm_unit().await,
+            Self::Volume(volume) => volume.confirm().await.map_err(of_member),
+        }
+    }
+
+    pub(crate) async fn logout(&self) -> Result<(), Error> {
+        let mut leaving = JoinSet::new();
+        for disk in self.disks() {
+            let disk = disk.clone();
+            leaving.spawn(async move { disk.logout().await });
+        }
+        leaving.join_all().await.into_iter().collect()
+    }
+}
+
+/// What a member has said. A volume that fails by itself has a fault, and ends the episode.
+fn of_member(error: io::Error) -> Error {
+    match error.downcast::<Error>() {
+        Ok(Error::Member { cause, .. }) => *cause,
+        Ok(error) => error,
+        Err(error) => panic!("a volume fails by itself: {error}"),
+    }
+}

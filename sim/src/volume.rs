@@ -1,0 +1,47 @@
+//! Episodes of volumes: the requests of an episode go to several units as one. Each unit fails by itself: it loses its cache, is
+//! late or refuses, or one of its flushes fails. The oracle judges the whole.
+
+use iscsi_testkit::disk::{Cache, RamDisk};
+
+use crate::episode::{Report, episode_with};
+use crate::rng::{Rng, mix};
+use crate::settings::{Class, Settings};
+use crate::topology::Topology;
+
+/// Percentage of seeds that go on with a volume.
+const SHARE: u64 = 15;
+/// Separates their random draws from all others.
+const STREAM: u64 = 0x766f_6c75_6d65;
+
+/// Whether the episode of this seed goes on with a volume.
+pub(crate) fn follow(seed: u64) -> bool {
+    mix(seed ^ STREAM) % 100 < SHARE
+}
+
+/// An episode with a volume.
+pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
+    let mut settings = settings.clone();
+    // Of units whose size or identity changes no volume can be made, and one that is switched on and off is no other here.
+    let is_of_units = |class: &Class| {
+        matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange | Class::WriteCache)
+    };
+    settings.classes.retain(|class| !is_of_units(class));
+    let mut rng = Rng::new(mix(seed ^ STREAM));
+    let count = rng.index(2..5);
+    let disks = drawn_disks(count, &mut rng);
+    let topology = Topology::of_volume(count, &mut rng);
+    Box::pin(episode_with(seed, &settings, rng, disks, topology)).await
+}
+
+/// Units of one block size. The cache of each loses what was not flushed, or does not.
+fn drawn_disks(count: usize, rng: &mut Rng) -> Vec<RamDisk> {
+    let (size, blocks) = if rng.percent(50) { (512, 256) } else { (4096, 32) };
+    let caches = [Cache::Volatile, Cache::Volatile, Cache::Volatile, Cache::WriteThrough];
+    let mut drawn = || {
+        // What is less than a chunk stays unused.
+        let disk = RamDisk::new(size, blocks + rng.within(0..4));
+        disk.set_cache(rng.pick(&caches).copied().unwrap_or_default());
+        disk
+    };
+    (0..count).map(|_| drawn()).collect()
+}
