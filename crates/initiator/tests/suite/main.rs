@@ -28,6 +28,7 @@ mod flush;
 mod identity;
 mod loopback;
 mod opening;
+mod polling;
 mod reopening;
 mod reservations;
 mod runtime;
