@@ -163,6 +163,7 @@ compile_error!(
 
 pub mod blocking;
 mod boxed;
+mod class_waits;
 mod completion;
 pub mod device;
 mod driver;
@@ -261,9 +262,9 @@ pub mod scsi {
 pub mod tuning {
     pub use iscsi_tuner::{
         Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
-        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload, Plan,
-        Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo, TransferOffer,
-        TransferTerms, Tuning, UnknownPolicy, Way, plan,
+        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload,
+        OwnLimits, Plan, Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo,
+        TransferOffer, TransferTerms, Tuning, UnknownPolicy, Way, plan,
     };
 }
 

@@ -48,7 +48,7 @@ mod tuning;
 pub use apply::{Granted, Refusal, limit_pacing, send_with_more_to_come, set_receive_low_water};
 pub use bandwidth::{Bandwidth, BandwidthError};
 pub use coalescing::Coalescing;
-pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
+pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation, OwnLimits};
 pub use drain::DrainLimit;
 pub use inflight::{
     STARTUP_GAIN, WriteLimit, inflight_limit, wait_for_answers, wait_for_write_data,
