@@ -156,11 +156,6 @@
 //! the target has given it up.
 #![forbid(unsafe_code)]
 
-#[cfg(not(target_os = "linux"))]
-compile_error!(
-    "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
-);
-
 pub mod blocking;
 mod boxed;
 mod class_waits;

@@ -45,7 +45,6 @@ mod text;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::OsStringExt as _;
 use std::str::FromStr;
 
 use iscsi_pdu::scsi::Lun;
@@ -181,7 +180,8 @@ impl Url {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, UrlError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let secret = |name: &str| variable(name).map(|value| Secret::from(value.into_vec()));
+        let secret =
+            |name: &str| variable(name).map(|value| Secret::from(value.into_encoded_bytes()));
         let user = |name: &'static str| {
             let text = variable(name).map(OsString::into_string).transpose();
             text.map_err(|_| UrlError::Variable(name))

@@ -15,8 +15,12 @@ use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
 use crate::open_files;
+use crate::resizes;
 use crate::server::{Server, turn_away};
 use crate::stop::Stop;
+
+/// How often the unit of idle clients is asked whether something has changed, unless the URL says otherwise.
+const POLL: Duration = Duration::from_secs(30);
 
 /// A server that clients can come to.
 #[derive(Debug)]
@@ -89,7 +93,9 @@ impl Ready {
     /// When something was lost.
     pub fn run<'a>(self, stop: &'a Stop) -> BoxFuture<'a, Result<Value, Error>> {
         boxed(async move {
+            let watch = resizes::watch(self.server.layers().opened().disks());
             self.server.run(&self.listeners, stop, self.ends_with_last).await;
+            drop(watch);
             // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
             // those of its clients. Who comes to a socket that was handed over waits there for the next one.
             let (own, _) = self.listeners.split_at(self.own);
@@ -179,6 +185,8 @@ async fn open(args: &Args) -> Result<Opened, Error> {
         options.patience = Duration::from_secs(patience.into());
     }
     options.open_patience = args.wait.unwrap_or_default();
+    // Clients may be idle for days, and nobody else asks the unit.
+    options.poll = Some(POLL);
     let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
 }
