@@ -30,6 +30,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         "foundation",
         &[
             "boxed.rs",
+            "class_waits.rs",
             "completion.rs",
             "device.rs",
             "device/",

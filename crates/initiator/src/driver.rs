@@ -27,6 +27,7 @@ pub(crate) mod waiter;
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use iscsi_pdu::Itt;
 use iscsi_session::{Notice, Output, Session, SessionError, TaskError, TransportError};
@@ -76,6 +77,8 @@ pub(crate) struct Driver {
     awake_until: Instant,
     /// For how many [`POLL_INTERVAL`](measure::tuner::POLL_INTERVAL)s the next answer counts.
     intervals: u32,
+    /// For how long requests had waited in their class when that was asked last.
+    waited_in_class: Duration,
     /// The command data that had been moved when the kernel was asked last.
     moved_at_poll: u64,
     /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
@@ -124,6 +127,7 @@ impl Driver {
             poll_due: now,
             awake_until: now,
             intervals: 1,
+            waited_in_class: Duration::ZERO,
             moved_at_poll: 0,
             now,
             waker: None,

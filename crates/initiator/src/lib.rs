@@ -156,13 +156,9 @@
 //! the target has given it up.
 #![forbid(unsafe_code)]
 
-#[cfg(not(target_os = "linux"))]
-compile_error!(
-    "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
-);
-
 pub mod blocking;
 mod boxed;
+mod class_waits;
 mod completion;
 pub mod device;
 mod driver;
@@ -262,9 +258,9 @@ pub mod scsi {
 pub mod tuning {
     pub use iscsi_tuner::{
         Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
-        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload, Plan,
-        Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo, TransferOffer,
-        TransferTerms, Tuning, UnknownPolicy, Way, plan,
+        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload,
+        OwnLimits, Plan, Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo,
+        TransferOffer, TransferTerms, Tuning, UnknownPolicy, Way, plan,
     };
 }
 

@@ -28,6 +28,7 @@ pub(crate) mod event;
 mod execute;
 mod flush;
 mod flush_watch;
+mod idle_poll;
 mod in_use;
 pub(crate) mod lane;
 mod left_behind;

@@ -88,6 +88,13 @@ pub struct Options {
     /// change fails immediately; a password that is refused is tried seven times at most. The URL may say otherwise
     /// (`open_patience`). Zero tries once.
     pub open_patience: Duration,
+    /// How often the unit of an idle [`Disk`](crate::Disk) is asked whether it has something to report, 1 second to 1 day.
+    /// A unit reports that it has another size, was reset, or has lost a registration at the next command only (SAM-5 §5.14), so
+    /// [`Disk::changes`](crate::Disk::changes) and [`Disk::capacity`](crate::Disk::capacity) of a disk that nobody uses learn nothing without
+    /// it. The question is one TEST UNIT READY over one session. It is sent when no command was sent to the unit for one to two
+    /// intervals, and counts as no request. The URL may say otherwise (`poll`). `None`, the default, and zero ask never. A disk from
+    /// [`Session::disk`](crate::Session::disk) asks never.
+    pub poll: Option<Duration>,
     /// How a command is sent again that its unit does not take now.
     pub retry: RetryOptions,
     /// How a lost session of a [`Disk`](crate::Disk) is opened anew.
@@ -143,6 +150,7 @@ impl Default for Options {
             sessions: Sessions::default(),
             patience: Duration::from_secs(300),
             open_patience: Duration::ZERO,
+            poll: None,
             retry: RetryOptions::default(),
             reopening: ReopeningOptions::default(),
             lateness: LatenessOptions::default(),
@@ -171,6 +179,7 @@ impl Options {
         with_sessions(sessions: Sessions),
         with_patience(patience: Duration),
         with_open_patience(open_patience: Duration),
+        with_poll(poll: Option<Duration>),
         with_retry(retry: RetryOptions),
         with_reopening(reopening: ReopeningOptions),
         with_lateness(lateness: LatenessOptions),
@@ -188,6 +197,8 @@ impl Options {
     pub(crate) const MAX_SESSION_REQUESTS: usize = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
     const MAX_REQUESTS: usize = 2000;
+    /// Time between two questions to the unit of an idle disk, at least.
+    const MIN_POLL: Duration = Duration::from_secs(1);
 
     /// `connections` within its range; discovery has no use for several (RFC 7143 §13.2).
     pub(crate) fn connections_of(&self, kind: &SessionKind) -> u16 {
@@ -210,6 +221,13 @@ impl Options {
     /// `portal_head_start` within its range.
     pub(crate) fn head_start(&self) -> Duration {
         self.portal_head_start.min(MAX_TIME)
+    }
+
+    /// `poll` within its range, where the URL may say otherwise, in seconds.
+    pub(crate) fn poll_interval(&self, of_url: Option<u32>) -> Option<Duration> {
+        let of_url = of_url.map(|seconds| Duration::from_secs(seconds.into()));
+        let interval = of_url.or(self.poll).filter(|interval| !interval.is_zero());
+        interval.map(|interval| interval.clamp(Self::MIN_POLL, MAX_TIME))
     }
 
     /// What is done about requests that end badly or are late, where the URL may say otherwise.
@@ -275,6 +293,15 @@ mod tests {
 
         let options = Options::default().with_connect_timeout(EVER).with_portal_head_start(EVER);
         assert_eq!((options.connect_limit(), options.head_start()), (MAX_TIME, MAX_TIME));
+
+        let poll = |poll, of_url| Options::default().with_poll(poll).poll_interval(of_url);
+        let second = Duration::from_secs(1);
+        assert_eq!((poll(None, None), poll(Some(Duration::ZERO), None)), (None, None));
+        assert_eq!(
+            (poll(Some(tick), None), poll(Some(EVER), None)),
+            (Some(second), Some(MAX_TIME))
+        );
+        assert_eq!((poll(Some(EVER), Some(0)), poll(None, Some(7))), (None, Some(7 * second)));
     }
 
     #[test]

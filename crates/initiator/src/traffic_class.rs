@@ -1,10 +1,12 @@
 //! The class of requests that a disk belongs to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use iscsi_shaper::{Bandwidth, Class, Rate};
 use tokio::sync::watch;
 
+use crate::class_waits::ClassWaits;
 use crate::scheduler::{Charge, Scheduler};
 
 /// So many [`Class::TIME_SLICE`]s are a second.
@@ -47,6 +49,7 @@ const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 pub struct TrafficClass {
     scheduler: Arc<dyn Scheduler>,
     passage: Arc<watch::Sender<Passage>>,
+    waits: Arc<ClassWaits>,
 }
 
 /// Whether requests are let to the scheduler.
@@ -62,7 +65,7 @@ impl TrafficClass {
     /// A class whose requests are let pass by a scheduler.
     #[must_use]
     pub fn new(scheduler: Arc<dyn Scheduler>) -> Self {
-        Self { scheduler, passage: Arc::default() }
+        Self { scheduler, passage: Arc::default(), waits: Arc::default() }
     }
 
     /// Lets no further request of this handle pass, whatever the rates. Others of the class have what it
@@ -93,6 +96,7 @@ impl TrafficClass {
     ///
     /// A [`Disk`](crate::Disk) does so by itself. This is for what else shares the rate.
     pub async fn pass(&self, bytes: u64) -> Option<Charge> {
+        let _waiting = self.waits.join();
         let mut passage = self.passage.subscribe();
         loop {
             let now = *passage.borrow_and_update();
@@ -127,6 +131,11 @@ impl TrafficClass {
         let ceil = self.ceil().bits_per_second().filter(|ceil| *ceil > 0)?;
         let rate = (ceil + ceil / PACING_MARGIN).max(MIN_PACING_RATE);
         Bandwidth::from_bits_per_second(rate).ok()
+    }
+
+    /// The time so far in which requests of this handle have waited for their turn, also because it was paused.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waits.total()
     }
 
     /// A class that is closed stays so.

@@ -31,6 +31,7 @@
 //! | `login_timeout` | seconds that connect and login together may take, from 1 on |
 //! | `patience` | seconds that a disk puts up with what may pass; see [`Options::patience`](crate::Options::patience) |
 //! | `open_patience` | seconds that a target is waited for that is not there yet; see [`Options::open_patience`](crate::Options::open_patience) |
+//! | `poll` | seconds after which the unit of an idle disk is asked for changes, 0 for never; see [`Options::poll`](crate::Options::poll) |
 //! | `force_usn` | the unit serial number that the unit must have |
 //! | `reservation_key` | `0x1a2b`: the key by which a disk is registered; see [`Options::reservation_key`](crate::Options::reservation_key) |
 //! | `portal` | one more way to the same unit, `HOST[:PORT]`; may be given several times |
@@ -46,7 +47,6 @@ mod text;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::OsStringExt as _;
 use std::str::FromStr;
 
 use iscsi_pdu::scsi::Lun;
@@ -182,7 +182,8 @@ impl Url {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, UrlError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let secret = |name: &str| variable(name).map(|value| Secret::from(value.into_vec()));
+        let secret =
+            |name: &str| variable(name).map(|value| Secret::from(value.into_encoded_bytes()));
         let user = |name: &'static str| {
             let text = variable(name).map(OsString::into_string).transpose();
             text.map_err(|_| UrlError::Variable(name))

@@ -7,7 +7,8 @@
 //!            ├─ data waited for the peer to ask for it
 //!            ├─ commands waited for the command window
 //!            ├─ all was sent: answers were awaited, from the link or from the target
-//!            └─ nothing was asked for: the source
+//!            ├─ requests waited for a limit that the user has set: the rate of their class, what may be in flight
+//!            └─ nothing was asked for: the source of writes, the destination of reads
 //! ```
 //!
 //! What comes from the peer is its kernel's business, which this end cannot see: reads are judged by
@@ -31,7 +32,7 @@ use crate::plan::Plan;
 use crate::table::{self, Row};
 
 pub use limiter::Limiter;
-pub use observation::{Activity, Observation};
+pub use observation::{Activity, Observation, OwnLimits};
 
 /// One thing that held a flow back.
 #[derive(Clone, Debug, PartialEq)]

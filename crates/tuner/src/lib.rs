@@ -15,41 +15,38 @@
 //! | how many answers come, and how large they are | [`Coalescing`]: for how many of them to wait at once |
 //! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
 //!
-//! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
+//! What asks the kernel, and what sets options of a socket, is there on Linux only (`TcpInfo::read`, `Limits::read`,
+//! `Interface::with_address`, `Plan::prepare`, `Plan::apply`); everything else compiles for any system.
 //!
 //! Nothing here knows a protocol above TCP: transfers are commands that move bytes, some of them
 //! unasked, the rest when the peer asks for it.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!(
-    "iscsi-tuner works on Linux only: it needs TCP_INFO and socket options of its kernel"
-);
-
-mod apply;
 mod bandwidth;
 mod coalescing;
 mod diagnosis;
 mod drain;
+mod granted;
 mod inflight;
 mod interface;
 mod limits;
 mod link;
+#[cfg(target_os = "linux")]
+mod linux;
 mod path_mtu;
 mod plan;
 mod policy;
 mod read_limit;
 mod session_count;
 mod size;
-mod sys;
 mod table;
 mod transfers;
 mod tuning;
 
-pub use apply::{Granted, Refusal, limit_pacing, send_with_more_to_come, set_receive_low_water};
 pub use bandwidth::{Bandwidth, BandwidthError};
 pub use coalescing::Coalescing;
-pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
+pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation, OwnLimits};
 pub use drain::DrainLimit;
+pub use granted::{Granted, Refusal};
 pub use inflight::{
     STARTUP_GAIN, WriteLimit, inflight_limit, wait_for_answers, wait_for_write_data,
 };
@@ -60,6 +57,8 @@ pub use link::loss::{LossDetector, RecentLoss};
 pub use link::model::{Basis, LinkModel, Measurement};
 pub use link::rtt::Rtt;
 pub use link::tcp_info::TcpInfo;
+#[cfg(target_os = "linux")]
+pub use linux::apply::{limit_pacing, send_with_more_to_come, set_receive_low_water};
 pub use path_mtu::{PathTrial, SegmentLimit, Stall, StallWatch, TrialVerdict, Way};
 pub use plan::{Buffer, Choice, Plan, TransferOffer};
 pub use policy::plan;

@@ -26,6 +26,8 @@ fn any_activity() -> impl Strategy<Value = Activity> {
             (activity.socket, activity.solicitation) = (socket, solicitation);
             (activity.command_window, activity.answers) = (command_window, answers);
             (activity.target, activity.source) = (target, source);
+            (activity.class, activity.in_flight_limit) = (source / 2, answers / 3);
+            activity.awaited_data = u64::from(target).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             activity
         },
     )

@@ -111,6 +111,11 @@ impl Handle {
         self.class.is_some()
     }
 
+    /// The name of its class, if it has one of its own.
+    pub(crate) fn class(&self) -> Option<&str> {
+        self.class.as_deref()
+    }
+
     /// The classes of the source and of the destination, by which of them are units.
     ///
     /// # Errors

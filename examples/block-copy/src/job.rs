@@ -18,7 +18,7 @@ use std::sync::Arc;
 use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_initiator::shaping::Rate;
-use iscsi_initiator::tuning::{Row, Size};
+use iscsi_initiator::tuning::Size;
 
 use crate::args::{Args, RangesFrom, RateArgs, VerifyMode};
 use crate::classes::Classes;
@@ -34,6 +34,7 @@ use crate::location::Location;
 use crate::named_files::{self, NamedFile};
 use crate::observation::Observation;
 use crate::orders::Orders;
+use crate::own_limits::OwnLimits;
 use crate::plan::CopyPlan;
 use crate::progress::{ProgressMode, say};
 use crate::ranges;
@@ -227,12 +228,6 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     Ok(())
 }
 
-/// What waits for its rate is not seen by the connections.
-fn limit_remark(limit: Rate) -> Row {
-    let reason = "what waits for it counts as not asked for".into();
-    Row { name: "rate limit", value: limit.to_string(), reason }
-}
-
 /// A copy between two ends that fit.
 #[derive(Debug)]
 struct Job<'a> {
@@ -332,8 +327,12 @@ impl<'a> Job<'a> {
             Ok(_) => stop.hurry(self.ends.diagnose(observations)).await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        let limit = self.handle.limit().map(limit_remark);
-        diagnoses.iter_mut().for_each(|(_, diagnosis)| diagnosis.remarks.extend(limit.clone()));
+        let limits = OwnLimits {
+            rate: self.handle.limit(),
+            class: self.handle.class(),
+            queue_depth: self.args.link.queue_depth,
+        };
+        limits.explain(&mut diagnoses);
         let verified = match result {
             Ok(unverified) => self.verify(unverified, progress.done, stop).await,
             Err(error) => Err(error),

@@ -38,6 +38,7 @@ pub mod meter;
 mod named_files;
 mod observation;
 mod orders;
+mod own_limits;
 pub mod passes;
 pub mod plan;
 pub mod progress;

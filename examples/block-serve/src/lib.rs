@@ -21,6 +21,7 @@ mod open_files;
 mod outbox;
 mod pace;
 mod requests;
+mod resizes;
 mod serve;
 mod server;
 pub mod write_behind;

@@ -15,8 +15,12 @@ use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
 use crate::open_files;
+use crate::resizes;
 use crate::server::Server;
 use crate::stop::Stop;
+
+/// How often the unit of idle clients is asked whether something has changed, unless the URL says otherwise.
+const POLL: Duration = Duration::from_secs(30);
 
 /// A server that clients can come to.
 #[derive(Debug)]
@@ -92,7 +96,9 @@ impl Ready {
     /// When something was lost.
     pub fn run<'a>(self, stop: &'a Stop) -> BoxFuture<'a, Result<Value, Error>> {
         boxed(async move {
+            let watch = resizes::watch(self.server.layers().opened().disks());
             self.server.run_to_end(&self.listeners, self.own, stop, self.ends_with_last).await?;
+            drop(watch);
             let (stats, cache) = (self.server.stats(), self.server.layers().cache_stats());
             let cache = cache.map(|cache| {
                 json!({
@@ -162,6 +168,8 @@ async fn open(args: &Args) -> Result<Opened, Error> {
         options.patience = Duration::from_secs(patience.into());
     }
     options.open_patience = args.wait.unwrap_or_default();
+    // Clients may be idle for days, and nobody else asks the unit.
+    options.poll = Some(POLL);
     let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
 }

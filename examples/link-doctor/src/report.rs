@@ -85,7 +85,7 @@ impl Report {
 const OF_READS: [(Limiter, &str); 3] = [
     (Limiter::Target, "it had the commands, and their data were not all here"),
     (Limiter::QueueDepth, "all that was under way was on its way"),
-    (Limiter::Source, "this program had not asked for more yet"),
+    (Limiter::Destination, "this program had not asked for more yet"),
 ];
 
 /// What the session waited for, as lines for people.

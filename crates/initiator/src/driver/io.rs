@@ -1,6 +1,6 @@
 //! What the driver needs of a network: connections, their bytes, and what the kernel tells of them.
 //!
-//! [`tcp`] is the kernel's. Behind these two traits the driver, and all that stands on it, runs over
+//! `tcp` is the kernel's, of Linux only. Behind these two traits the driver, and all that stands on it, runs over
 //! any other just as well.
 
 #![cfg_attr(
@@ -8,6 +8,7 @@
     expect(unreachable_pub, reason = "the feature lets others name them")
 )]
 
+#[cfg(target_os = "linux")]
 pub(crate) mod tcp;
 
 use std::fmt;

@@ -12,6 +12,7 @@ use super::Driver;
 use super::bytes::data_moved;
 use super::transports::Transport;
 use reading::Reading;
+use tuner::Look;
 
 /// So long after its last request a session stops looking what it waits for: an idle one sleeps.
 const DOZE: Duration = Duration::from_secs(1);
@@ -24,12 +25,19 @@ impl Driver {
         }
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
         let (pacing_rate, intervals) = (self.shared.pacing_rate(), self.intervals);
+        let look = Look {
+            waiting,
+            intervals,
+            waited_in_class: self.newly_waited_in_class(),
+            is_at_limit: self.shared.budget.is_waited_for(),
+            awaited_data: self.session.awaited_data() as u64,
+        };
         for transport in &mut self.transports {
             let (blocked, progress) =
                 (transport.blocked, self.session.write_progress(transport.cid));
             transport.tune(|socket, tuner| {
                 tuner.pace(socket, pacing_rate);
-                tuner.poll(socket, waiting, blocked, intervals, progress, now);
+                tuner.poll(socket, look, blocked, progress, now);
             });
         }
         self.share_limits();
@@ -79,6 +87,12 @@ impl Driver {
         }
     }
 
+    /// The time since the last call in which requests waited in their class.
+    fn newly_waited_in_class(&mut self) -> Duration {
+        let waited = self.shared.waited_in_class();
+        waited.saturating_sub(std::mem::replace(&mut self.waited_in_class, waited))
+    }
+
     /// There is work again.
     pub(super) fn wake(&mut self) {
         self.count_rest();
@@ -93,8 +107,9 @@ impl Driver {
             return;
         }
         let rest = now - self.awake_until;
+        let in_class = self.newly_waited_in_class();
         for transport in &mut self.transports {
-            transport.tune(|_, tuner| tuner.rested(rest, now.into_std()));
+            transport.tune(|_, tuner| tuner.rested(rest, in_class, now.into_std()));
         }
         self.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.
@@ -105,9 +120,11 @@ impl Driver {
     pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
         self.count_rest();
         let (now, session) = (self.now(), self.shared.key.key);
+        let own_limits = self.shared.own_limits();
         let reading = |transport: &mut Transport| {
             let (cid, bytes) = (transport.cid, transport.bytes);
-            transport.tune(|socket, tuner| tuner.reading(socket, (session, cid), bytes, now))
+            transport
+                .tune(|socket, tuner| tuner.reading(socket, (session, cid), bytes, own_limits, now))
         };
         drop(answer.send(self.transports.iter_mut().filter_map(reading).collect()));
     }

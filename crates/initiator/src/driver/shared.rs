@@ -9,7 +9,7 @@ use std::time::Duration;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
 use iscsi_session::{Negotiated, Reopening};
-use iscsi_tuner::Bandwidth;
+use iscsi_tuner::{Bandwidth, OwnLimits};
 use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
@@ -25,6 +25,7 @@ use crate::state::range_locks::Unsettled;
 use crate::state::session_key::SessionKey;
 use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::UnitState;
+use crate::traffic_class::TrafficClass;
 use crate::url::Url;
 
 /// How far a session has come.
@@ -149,8 +150,27 @@ impl Shared {
 
     /// The rate at which its connections are to send at this time, if the class of a disk says so.
     pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
-        let class = self.policy.class.as_ref()?;
-        class.pacing_rate().filter(|_| self.is_ruled.load(Ordering::Relaxed))
+        self.class()?.pacing_rate()
+    }
+
+    /// The class of the disk whose path it is.
+    fn class(&self) -> Option<&TrafficClass> {
+        self.policy.class.as_ref().filter(|_| self.is_ruled.load(Ordering::Relaxed))
+    }
+
+    /// The time so far in which requests of its disk have waited in their class.
+    pub(crate) fn waited_in_class(&self) -> Duration {
+        self.class().map(TrafficClass::waited).unwrap_or_default()
+    }
+
+    /// The limits of the user: the rate of the class, and what may be in flight.
+    pub(crate) fn own_limits(&self) -> OwnLimits {
+        let mut limits = OwnLimits::default();
+        let ceil = self.class().and_then(|class| class.ceil().bits_per_second());
+        limits.rate = ceil.and_then(|ceil| Bandwidth::from_bits_per_second(ceil).ok());
+        limits.requests = Some(self.budget.max_requests());
+        limits.bytes = Some(self.budget.max_bytes());
+        limits
     }
 
     /// Looks at the connections, or notes what became of them.

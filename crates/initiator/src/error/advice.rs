@@ -37,17 +37,20 @@ pub(super) fn advice_on(command: &str, sense: &Sense) -> &'static str {
             false => "; the target does not reach the store of the unit: look at the target's log",
         };
     }
-    match kind_of_sense(sense) {
-        ErrorKind::OutOfSpace => "; make room on the target, then write again",
-        ErrorKind::WriteProtected => "; make the unit writable on the target",
-        ErrorKind::Medium => "; what lies there is lost, and other blocks may be well",
-        ErrorKind::NotFound => "; check the LUN",
-        ErrorKind::Transient => "; try again later",
-        ErrorKind::Unreachable => "; another portal may serve the unit",
-        ErrorKind::UnitChanged => "; open it anew",
-        _ => "",
-    }
+    let kind = kind_of_sense(sense);
+    ADVICE.iter().find(|(of, _)| *of == kind).map_or("", |(_, advice)| advice)
 }
+
+/// What to do about a kind of error that a unit tells; the others say all that is known.
+const ADVICE: [(ErrorKind, &str); 7] = [
+    (ErrorKind::OutOfSpace, "; make room on the target, then write again"),
+    (ErrorKind::WriteProtected, "; make the unit writable on the target"),
+    (ErrorKind::Medium, "; what lies there is lost, and other blocks may be well"),
+    (ErrorKind::NotFound, "; check the LUN"),
+    (ErrorKind::Transient, "; try again later"),
+    (ErrorKind::Unreachable, "; another portal may serve the unit"),
+    (ErrorKind::UnitChanged, "; open it anew"),
+];
 
 #[cfg(test)]
 mod tests {

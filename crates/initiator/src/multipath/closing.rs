@@ -42,6 +42,7 @@ impl Supervisor {
         remains: Remains<Path>,
         event: Option<Event>,
     ) -> Result<(), Error> {
+        self.polls.give_up();
         self.settle_again();
         let mut closing = Closing::default();
         for path in remains.open {
@@ -95,6 +96,7 @@ impl Supervisor {
             | Event::Better(Err(_))
             | Event::Spare(_, Err(_))
             | Event::Access(..)
+            | Event::Polled(_)
             | Event::Portals(_) => {}
             Event::LoggedOut(path, result) => {
                 closing.logouts -= 1;

@@ -31,6 +31,8 @@ pub(crate) enum Event {
     Access(PathId, Result<AccessAnswer, Error>),
     /// The target was asked for its portals.
     Portals(Result<Vec<TargetAddress>, Error>),
+    /// The unit of an idle disk was asked whether it has something to report.
+    Polled(Result<(), Error>),
     /// One was logged out because it is not needed.
     LetGo(Path, Result<(), Error>),
     /// One that was not needed is not logged out: it was lost before, or is needed again.

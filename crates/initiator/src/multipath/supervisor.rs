@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{Instrument, Span, error_span};
 
@@ -16,6 +16,7 @@ use crate::multipath::access_watch::AccessWatch;
 use crate::multipath::discovery_pace::DiscoveryPace;
 use crate::multipath::dispatch::{Paths, WeakPaths};
 use crate::multipath::event::Event;
+use crate::multipath::idle_poll::{IdlePoll, hear_of_changes};
 use crate::multipath::lane::{PathId, Room};
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
@@ -65,6 +66,7 @@ pub(crate) struct Supervisor {
     pub(super) access: AccessWatch,
     pub(super) discovery: DiscoveryPace,
     pub(super) spares: SparePortals,
+    pub(super) polls: IdlePoll,
     reviews: ReviewPace,
     begun: Instant,
     /// Bytes that had been moved at the last review, and when that was.
@@ -91,6 +93,7 @@ impl Supervisor {
         let SupervisorConfig { opener, expected, sessions, reason, opening: events } = config;
         let report = Arc::clone(&opener.report);
         let closed = paths.supervise();
+        let polls = IdlePoll::new(opener.node.options().poll_interval(opener.url.parameters.poll));
         let access = AccessWatch::of(paths, opener.node.options().retry.in_range());
         let opening = u32::try_from(events.len()).unwrap_or_default();
         let mut supervisor = Self {
@@ -119,6 +122,7 @@ impl Supervisor {
             access,
             discovery: DiscoveryPace::default(),
             spares: SparePortals::default(),
+            polls,
             reviews: ReviewPace::default(),
             begun: Instant::now(),
             moved: 0,
@@ -163,6 +167,7 @@ impl Supervisor {
             let mut late = None;
             let wakes = self.access.wakes(self.reviews.is_awake());
             let looks = self.looks_at_waiting();
+            let polls = self.polls.wakes();
             let review = self.reviews.next(self.are_steady());
             // Each is rare, so that none keeps the others waiting for long.
             tokio::select! {
@@ -171,6 +176,7 @@ impl Supervisor {
                 () = self.attention.notified() => self.reviews.wake(),
                 () = self.access.news() => {}
                 () = sleep_until_some(wakes) => {}
+                () = sleep_until_some(polls) => {}
                 () = sleep_until_some(looks) => {
                     if !self.is_waited_for() {
                         continue;
@@ -207,6 +213,7 @@ impl Supervisor {
             self.watch_access(&paths);
             self.follow_ranks(&paths);
             self.look_for_portals();
+            self.poll(&paths);
             self.review(&paths).await;
             self.tell(&paths);
         }
@@ -255,6 +262,12 @@ impl Supervisor {
             Event::Spare(portal, result) => self.spare_opened(paths, portal, result),
             Event::Access(id, answer) => self.heard_of_access(paths, id, answer),
             Event::Portals(found) => self.found_portals(paths, found),
+            Event::Polled(answer) => {
+                self.polls.ended(paths);
+                if let Err(error) = answer {
+                    tracing::debug!(%error, "the unit of an idle disk did not take a question");
+                }
+            }
         }
     }
 
@@ -265,6 +278,14 @@ impl Supervisor {
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
         self.follow_path(paths, id, &path);
+    }
+
+    /// Asks the unit of an idle disk whether it has something to report, where it is time.
+    fn poll(&mut self, paths: &Paths<Path>) {
+        if let Some(unit) = self.polls.due(paths) {
+            let question = self.start(hear_of_changes(unit), Event::Polled);
+            self.polls.begin(question);
+        }
     }
 
     /// A disk limited to one session has no path limit; its session limits itself.
@@ -377,15 +398,15 @@ impl Supervisor {
         }
     }
 
-    /// Starts something that ends as an event, also where it panics.
+    /// Starts something that ends as an event, also where it panics, unless it is aborted.
     pub(super) fn start<T: Send + 'static>(
         &mut self,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
         event: impl FnOnce(Result<T, Error>) -> Event + Send + 'static,
-    ) {
+    ) -> AbortHandle {
         let task = Box::pin(task);
         let ended = async { event(outcome(task).await.unwrap_or(Err(Error::Closed))) };
-        self.events.spawn(ended.in_current_span());
+        self.events.spawn(ended.in_current_span())
     }
 
     fn remove(&mut self, paths: &Paths<Path>, fewer: u32) {

@@ -12,6 +12,7 @@ use iscsi_session::{
 use crate::boxed::{BoxFuture, boxed};
 use crate::driver::connector::{Connected, Connector, Opening, Reach, Segments};
 use crate::driver::io::Network;
+#[cfg(target_os = "linux")]
 use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
 use crate::driver::referral::Referral;
@@ -65,7 +66,14 @@ impl Node {
         if options.use_environment {
             socket = socket.with_environment(|name| std::env::var(name).ok());
         }
-        Self::over(Arc::new(Tcp(socket)), name, options)
+        #[cfg(target_os = "linux")]
+        let network = Arc::new(Tcp(socket));
+        // In the place of what is missing elsewhere, so that this sentence is the only error.
+        #[cfg(not(target_os = "linux"))]
+        let network = compile_error!(
+            "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
+        );
+        Self::over(network, name, options)
     }
 
     /// A node of that name, with connections of any network.

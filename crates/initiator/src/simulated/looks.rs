@@ -1,8 +1,10 @@
 //! What a session is seen to wait for.
 
-use iscsi_tuner::Limiter;
+use iscsi_shaper::Class;
+use iscsi_tuner::{Diagnosis, Limiter};
 
 use super::*;
+use crate::{Disk, Shaper};
 
 const BLOCK: u32 = 512;
 /// Answers come every three intervals between looks, and the link's timers are set before those of the looks: they ring first.
@@ -34,4 +36,71 @@ async fn what_an_answer_lets_out_is_sent_before_it_is_seen_what_is_waited_for() 
     for write in writes {
         write.await.unwrap().unwrap();
     }
+}
+
+async fn open(options: Options) -> Disk {
+    let mut properties = Properties::default();
+    properties.latency = LATENCY;
+    let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(BLOCK, 8192)));
+    let network = Simulated::new([Arc::new(Mutex::new(target))], properties);
+    let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+    let options = options.with_use_environment(false).with_sessions(Sessions::Fixed(1));
+    let node = Node::over(Arc::new(network), name, options).unwrap();
+    open::open(&node, Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap()).await.unwrap()
+}
+
+/// What held a disk back while it did this.
+async fn diagnose(disk: &Disk, work: impl Future<Output = ()>) -> Diagnosis {
+    let session = disk.sessions().remove(0);
+    let before = session.reading().await.unwrap();
+    work.await;
+    session.reading().await.unwrap().diagnose_since(&before)
+}
+
+/// Also at a rate at which the session sleeps between two requests, in either direction, and while the class is paused.
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_its_class_does_not_wait_for_its_source() {
+    for rate in ["2mbit", "4kbit"] {
+        let shaper = Shaper::new(Class::new(rate.parse().unwrap())).unwrap();
+        let class = shaper.traffic_class(shaper.default_class());
+        let disk = open(Options::default().with_class(Some(class.clone()))).await;
+        let len = if rate == "2mbit" { 2 << 20 } else { 64 << 10 };
+        let write = diagnose(&disk, async { disk.write_at(0, vec![7; len]).await.unwrap() }).await;
+        let read = diagnose(&disk, async { drop(disk.read_at(0, len).await.unwrap()) }).await;
+        for diagnosis in [write, read] {
+            let foremost = diagnosis.foremost().unwrap();
+            assert!(foremost.limiter == Limiter::Class && foremost.share > 0.8, "{diagnosis}");
+            let limit: iscsi_tuner::Bandwidth = rate.parse().unwrap();
+            assert!(foremost.evidence.contains(&limit.to_string()), "{diagnosis}");
+        }
+        class.pause();
+        let paused = diagnose(&disk, async {
+            drop(
+                tokio::time::timeout(Duration::from_secs(10), disk.write_at(0, vec![7; 512])).await,
+            );
+        });
+        assert_eq!(paused.await.foremost().unwrap().limiter, Limiter::Class);
+        // Nobody asks for anything: that is no business of the class.
+        let idle = diagnose(&disk, tokio::time::sleep(Duration::from_secs(10))).await;
+        assert_eq!(idle.foremost().unwrap().limiter, Limiter::Source, "{idle}");
+    }
+}
+
+/// More requests at once would be faster, and are not permitted: the caller has handed in enough.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_the_limit_of_requests_in_flight_is_told_of_it() {
+    let disk = open(Options::default().with_max_requests(1)).await;
+    let diagnosis = diagnose(&disk, async {
+        let reads = (0..40).map(|at| {
+            let disk = disk.clone();
+            tokio::spawn(async move { disk.read_at(at * 4096, 4096).await.unwrap() })
+        });
+        for read in reads.collect::<Vec<_>>() {
+            read.await.unwrap();
+        }
+    });
+    let diagnosis = diagnosis.await;
+    let foremost = diagnosis.foremost().unwrap();
+    assert_eq!(foremost.limiter, Limiter::InFlightLimit, "{diagnosis}");
+    assert!(foremost.evidence.contains("1 request and 64 MiB of data"), "{diagnosis}");
 }

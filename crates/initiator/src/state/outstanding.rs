@@ -50,6 +50,12 @@ impl Outstanding {
         CommandNumber(self.lock().next)
     }
 
+    /// Whether every command that was sent has ended.
+    pub(crate) fn are_none(&self) -> bool {
+        let commands = self.lock();
+        commands.first == commands.next
+    }
+
     /// A command has its status, or will never have one.
     pub(crate) fn end(&self, number: CommandNumber) {
         self.lock().end(number);

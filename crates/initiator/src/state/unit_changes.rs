@@ -93,7 +93,7 @@ impl UnitChanges {
     /// Waits for the next one. `None` once the disk is gone, with all its handles.
     ///
     /// A unit tells each session at its next command (SAM-5 §5.14): as long as nothing is sent to it, nothing is
-    /// heard of it. Dropping the future loses nothing.
+    /// heard of it, unless [`Options::poll`](crate::Options::poll) has an idle disk ask. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<UnitChange> {
         loop {
             let news = *self.news.borrow_and_update();

@@ -76,6 +76,7 @@ impl UrlOptions {
             }
             "patience" => seconds(&mut parameters.patience, "patience", value),
             "open_patience" => seconds(&mut parameters.open_patience, "open_patience", value),
+            "poll" => seconds(&mut parameters.poll, "poll", value),
             "reservation_key" => {
                 let key = value.parse().ok().filter(|key: &ReservationKey| !key.is_none());
                 let expected = "a key other than 0, as 1 to 16 hexadecimal digits behind 0x";

@@ -41,6 +41,8 @@ pub struct Parameters {
     pub patience: Option<u32>,
     /// Seconds that a target is waited for that is not there yet.
     pub open_patience: Option<u32>,
+    /// Seconds after which the unit of an idle disk is asked for changes; 0 for never.
+    pub poll: Option<u32>,
     /// By what the sessions of a disk are registered with its unit (SPC-4 §5.13).
     pub reservation_key: Option<ReservationKey>,
 }

@@ -186,7 +186,7 @@ fn options_set_parameters() {
     let url = parse(
         "iscsi://u:p@host?auth=sha-256&header_digest=crc32c&data_digest=none-crc32c\
          &initial_r2t=yes&immediate_data=no&first_burst=65536&max_burst=1048576\
-         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&patience=60&open_patience=90\
+         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&patience=60&open_patience=90&poll=30\
          &reservation_key=0x1A2b\
          &force_usn=ab%20c&target_user=t&target_password=q&chap_short_secrets=refuse&redirects=same-host",
     );
@@ -206,6 +206,7 @@ fn options_set_parameters() {
         login_timeout: Some(3),
         patience: Some(60),
         open_patience: Some(90),
+        poll: Some(30),
         reservation_key: Some(ReservationKey(0x1a2b)),
     };
     assert_eq!(url.parameters, expected);
@@ -244,6 +245,7 @@ fn wrong_options_are_errors_that_name_them() {
         "login_timeout=0",
         "patience=long",
         "open_patience=-1",
+        "poll=1m",
         "force_usn=",
         "chap_short_secrets=no",
         "redirects=",

@@ -29,6 +29,7 @@ mod hostile_text;
 mod identity;
 mod loopback;
 mod opening;
+mod polling;
 mod redirections;
 mod reopening;
 mod reservations;

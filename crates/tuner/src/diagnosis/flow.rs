@@ -25,34 +25,38 @@ pub(super) struct ObservedFlow<'a> {
 impl ObservedFlow<'_> {
     /// Which limiter had which share of the time.
     pub(super) fn shares(&self) -> Vec<(Limiter, f64)> {
-        let Activity { socket, solicitation, command_window, answers, target, source } =
-            self.observation.activity;
-        let counts = [socket, solicitation, command_window, answers, target, source];
+        let activity = self.observation.activity;
+        let Activity { socket, solicitation, command_window, answers, target, .. } = activity;
+        let Activity { source, class, in_flight_limit, .. } = activity;
+        let counts =
+            [socket, solicitation, command_window, answers, target, source, class, in_flight_limit];
         let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
         if total <= 0.0 {
             return Vec::new();
         }
         let share = |count: u32| f64::from(count) / total;
+        let idle = if self.is_reading() { Limiter::Destination } else { Limiter::Source };
+        let of_others = [(Limiter::Class, share(class)), (idle, share(source))];
         if self.is_full() || self.has_queue() {
             // Whatever waits here waits for the link: a window counts as a limit also where the link
             // behind it is full.
-            let link = share(socket) + share(solicitation) + share(command_window) + share(answers);
-            return vec![
-                (Limiter::Link, link.min(1.0)),
-                (Limiter::Target, share(target)),
-                (Limiter::Source, share(source)),
-            ];
+            let waits = [socket, solicitation, command_window, answers, in_flight_limit];
+            let link = waits.into_iter().map(share).sum::<f64>();
+            let own = [(Limiter::Link, link.min(1.0)), (Limiter::Target, share(target))];
+            return own.into_iter().chain(of_others).collect();
         }
         let mut shares = self.shares_of_socket(share(socket));
         shares.extend([
             (Limiter::Solicitation, share(solicitation)),
             (Limiter::CommandWindow, share(command_window)),
-            (Limiter::Source, share(source)),
         ]);
+        shares.extend(of_others);
         if self.is_reading() {
-            shares.push((self.limit_of_reads(), (share(answers) + share(target)).min(1.0)));
+            let awaited = share(answers) + share(target) + share(in_flight_limit);
+            shares.push((self.limit_of_reads(), awaited.min(1.0)));
         } else {
             shares.push((Limiter::QueueDepth, share(answers)));
+            shares.push((Limiter::InFlightLimit, share(in_flight_limit)));
             shares.push((Limiter::Target, share(target)));
         }
         shares
@@ -108,11 +112,15 @@ impl ObservedFlow<'_> {
             let ceiling = Bandwidth::of(bytes, rtt.min).mbit_per_second();
             self.goodput.mbit_per_second() >= ceiling * REACHED
         };
-        let queue = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
+        let activity = &self.observation.activity;
+        let planned = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
+        // What comes in a round trip is what was asked for: with more asked for, more would come.
+        let queue = activity.mean_awaited_data().filter(|mean| *mean > 0).unwrap_or(planned);
         if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow
         } else if reaches(queue) {
-            Limiter::QueueDepth
+            let is_limited = 2 * activity.in_flight_limit > activity.awaiting_answers();
+            if is_limited { Limiter::InFlightLimit } else { Limiter::QueueDepth }
         } else {
             Limiter::Target
         }

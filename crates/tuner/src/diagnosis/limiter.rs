@@ -26,8 +26,14 @@ pub enum Limiter {
     QueueDepth,
     /// The peer has everything, and takes its time.
     Target,
-    /// There is nothing to do: whoever hands in the work is slower.
+    /// The user's rate: requests wait in their class, or the connection sends at the pace of the class.
+    Class,
+    /// The user's limit of requests in flight, or of their bytes: further ones wait for it.
+    InFlightLimit,
+    /// Nothing is to be written: the data to write come more slowly than the link takes them.
     Source,
+    /// Nothing is to be read: the data that come are taken more slowly than the link brings them.
+    Destination,
 }
 
 impl Limiter {
@@ -45,7 +51,10 @@ impl Limiter {
             Self::ReceiveWindow => "receive window",
             Self::QueueDepth => "queue depth",
             Self::Target => "target",
+            Self::Class => "rate limit",
+            Self::InFlightLimit => "in-flight limit",
             Self::Source => "source",
+            Self::Destination => "destination",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::bandwidth::Bandwidth;
 use crate::link::tcp_info::TcpInfo;
 
 /// A stretch of a running connection.
@@ -18,6 +19,20 @@ pub struct Observation {
     pub after: TcpInfo,
     /// What was waited for.
     pub activity: Activity,
+    /// The limits that the user has set.
+    pub limits: OwnLimits,
+}
+
+/// What the user lets a connection do at most; `None` where nothing limits it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct OwnLimits {
+    /// The ceil of the class of its requests, or the narrowest above it.
+    pub rate: Option<Bandwidth>,
+    /// Requests in flight.
+    pub requests: Option<u32>,
+    /// Bytes of their buffers.
+    pub bytes: Option<u64>,
 }
 
 /// How often, when one looked, the connection waited for what.
@@ -36,6 +51,12 @@ pub struct Activity {
     pub target: u32,
     /// Nothing was under way.
     pub source: u32,
+    /// Requests waited in their class, or the connection sent as fast as the class permits.
+    pub class: u32,
+    /// Answers were awaited, and further requests waited for the user's limit of what may be in flight.
+    pub in_flight_limit: u32,
+    /// The data that were to come, bytes: the sum over all times at which answers were awaited.
+    pub awaited_data: u64,
 }
 
 impl Observation {
@@ -49,7 +70,14 @@ impl Observation {
         after: TcpInfo,
         activity: Activity,
     ) -> Self {
-        Self { elapsed, bytes, before, after, activity }
+        let limits = OwnLimits { rate: None, requests: None, bytes: None };
+        Self { elapsed, bytes, before, after, activity, limits }
+    }
+
+    /// The same under limits of the user.
+    #[must_use]
+    pub const fn within(self, limits: OwnLimits) -> Self {
+        Self { limits, ..self }
     }
 }
 
@@ -64,18 +92,32 @@ impl Activity {
             answers: self.answers.saturating_sub(earlier.answers),
             target: self.target.saturating_sub(earlier.target),
             source: self.source.saturating_sub(earlier.source),
+            class: self.class.saturating_sub(earlier.class),
+            in_flight_limit: self.in_flight_limit.saturating_sub(earlier.in_flight_limit),
+            awaited_data: self.awaited_data.saturating_sub(earlier.awaited_data),
         }
     }
 
     /// How often one looked.
     #[must_use]
     pub const fn total(&self) -> u32 {
-        let Self { socket, solicitation, command_window, answers, target, source } = *self;
+        let Self { socket, solicitation, command_window, source, class, .. } = *self;
         socket
             .saturating_add(solicitation)
             .saturating_add(command_window)
-            .saturating_add(answers)
-            .saturating_add(target)
+            .saturating_add(self.awaiting_answers())
             .saturating_add(source)
+            .saturating_add(class)
+    }
+
+    /// How often answers were awaited, for whichever reason.
+    pub(super) const fn awaiting_answers(&self) -> u32 {
+        let Self { answers, target, in_flight_limit, .. } = *self;
+        answers.saturating_add(target).saturating_add(in_flight_limit)
+    }
+
+    /// The data that were to come while answers were awaited, bytes on average.
+    pub(super) fn mean_awaited_data(&self) -> Option<u64> {
+        self.awaited_data.checked_div(self.awaiting_answers().into())
     }
 }

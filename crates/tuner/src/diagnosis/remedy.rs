@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::flow::ObservedFlow;
 use super::limiter::Limiter;
+use super::observation::OwnLimits;
 use crate::interface::{Interface, Offload};
 use crate::limits::{Autotuning, BBR};
 use crate::link::model::Measurement;
@@ -37,11 +38,44 @@ impl ObservedFlow<'_> {
                 "it has all the data and has not answered".to_owned(),
                 Some("look at its disks and its processor".to_owned()),
             ),
+            Limiter::Class => self.class(),
+            Limiter::InFlightLimit => self.in_flight_limit(),
             Limiter::Source => (
-                "nothing was asked for".to_owned(),
-                Some("read faster, or read ahead further".to_owned()),
+                "there was nothing to write".to_owned(),
+                Some("read the source faster, or read ahead further".to_owned()),
+            ),
+            Limiter::Destination => (
+                "no read was asked for".to_owned(),
+                Some("write to the destination faster".to_owned()),
             ),
         }
+    }
+
+    fn class(&self) -> (String, Option<String>) {
+        let evidence = match self.observation.limits.rate {
+            Some(rate) => format!("requests waited in their class, which lets {rate} pass at most"),
+            None => "requests waited in their class".to_owned(),
+        };
+        let remedy = "raise its limit (--rate-limit), or the ceil of a class above it";
+        (evidence, Some(remedy.to_owned()))
+    }
+
+    fn in_flight_limit(&self) -> (String, Option<String>) {
+        let OwnLimits { requests, bytes, .. } = self.observation.limits;
+        let limits = [
+            requests.map(|requests| match requests {
+                1 => "1 request".to_owned(),
+                more => format!("{more} requests"),
+            }),
+            bytes.map(|bytes| format!("{} of data", Size(bytes))),
+        ];
+        let limits: Vec<_> = limits.into_iter().flatten().collect();
+        let evidence = if limits.is_empty() {
+            "further requests waited for those in flight".to_owned()
+        } else {
+            format!("further requests waited: {} may be in flight", limits.join(" and "))
+        };
+        (evidence, Some("raise max_requests or max_bytes_in_flight of the options".to_owned()))
     }
 
     fn full(&self) -> String {
@@ -169,8 +203,12 @@ impl ObservedFlow<'_> {
 
     fn queue_depth(&self) -> (String, Option<String>) {
         let plan = self.plan;
-        let depth = if self.is_reading() { &plan.read_depth } else { &plan.queue_depth };
-        let depth = depth.value;
+        let is_reading = self.is_reading();
+        let depth = if is_reading { &plan.read_depth } else { &plan.queue_depth };
+        // As many as there were, where that is known: the plan may have more, and was not followed.
+        let were = self.observation.activity.mean_awaited_data().filter(|_| is_reading);
+        let were = were.map(|bytes| bytes.div_ceil(plan.read_size.value.max(1)));
+        let depth = were.filter(|were| *were > 0).unwrap_or(u64::MAX).min(depth.value.into());
         let evidence = "all that was handed in is on its way".to_owned();
         (evidence, Some(format!("hand in more at once (--queue-depth above {depth})")))
     }

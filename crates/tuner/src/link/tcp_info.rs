@@ -1,11 +1,8 @@
 //! What the kernel tells of a TCP connection (`TCP_INFO`).
 
-use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
-use crate::sys;
 
 /// A reading of `TCP_INFO`; `None` wherever this kernel does not tell.
 ///
@@ -48,7 +45,7 @@ pub struct TcpInfo {
     pub data_segments_received: Option<u32>,
     /// Segments with data sent.
     pub data_segments_sent: Option<u32>,
-    /// The most that is sent, by a limit that was set on the socket ([`limit_pacing`](crate::limit_pacing)).
+    /// The most that is sent, by a limit that was set on the socket (`limit_pacing`).
     pub max_pacing_rate: Option<Bandwidth>,
     /// The latest estimate of the rate at which data arrives at the peer.
     pub delivery_rate: Option<Bandwidth>,
@@ -83,16 +80,6 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Asks the kernel.
-    ///
-    /// # Errors
-    /// What the kernel says: the socket is no TCP socket, or the option is not known.
-    pub fn read(socket: &impl AsFd) -> io::Result<Self> {
-        let mut bytes = [0; MAX_LEN];
-        let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;
-        Ok(Self::parse(bytes.get(..len).unwrap_or_default()))
-    }
-
     /// Whether the peer's host has acknowledged all that was sent to it, and answers when it is asked again because its
     /// window is closed. So it is there, whatever the program does that the connection belongs to.
     #[must_use]
@@ -236,9 +223,6 @@ impl TcpInfo {
         is_telling.then(|| (f64::from(lost) / f64::from(sent.max(1))).min(1.0))
     }
 }
-
-/// More than any kernel has to tell.
-const MAX_LEN: usize = 512;
 
 /// The structure, with the fields that are there; offsets are Linux's.
 struct Layout<'a>(&'a [u8]);

@@ -1,8 +1,10 @@
 //! R2T, command window, queue depth; a slow target, a slow source.
 
-use iscsi_tuner::{Limiter, TransferTerms};
+use std::time::Duration;
 
-use crate::{Case, assert_says, terms, waiting};
+use iscsi_tuner::{Activity, Limiter, TransferTerms};
+
+use crate::{Case, assert_says, share, terms, waiting};
 
 #[test]
 fn r2t_round_trips_get_the_keys_with_their_numbers() {
@@ -125,7 +127,60 @@ fn a_slow_target_and_a_slow_source_are_told_apart() {
             a.source = 50;
         }),
     );
-    assert_says(&case.blames(Limiter::Source), "nothing was asked for", "read faster");
+    assert_says(&case.blames(Limiter::Source), "nothing to write", "read the source faster");
+    // What is read has no source here.
+    let mut case = Case::reading(50, 3 << 20);
+    case.observation.activity = waiting(|a| a.source = 50);
+    assert_says(&case.blames(Limiter::Destination), "no read", "destination");
+}
+
+/// The user's own rate is no lack of work, whichever way the data go, and the link is not full for it.
+#[test]
+fn a_class_is_blamed_by_its_rate() {
+    let rate = "10mbit".parse().ok();
+    for mut case in [Case::on("100mbit", Activity::default()), Case::reading(350, 32 << 20)] {
+        case.observation.activity = waiting(|a| a.class = 50);
+        assert_says(&case.blames(Limiter::Class), "waited in their class", "--rate-limit");
+        case.observation.limits.rate = rate;
+        assert_says(&case.blames(Limiter::Class), "lets 10 Mbit/s pass", "--rate-limit");
+        // Also behind a link that is full the rest of the time.
+        case.observation.activity.socket = 50;
+        case.after().smoothed_rtt = Some(Duration::from_millis(400));
+        let diagnosis = case.diagnose();
+        assert!((share(&diagnosis, Limiter::Class) - 0.5).abs() < 1e-9, "{diagnosis}");
+        assert!((share(&diagnosis, Limiter::Link) - 0.5).abs() < 1e-9, "{diagnosis}");
+    }
+}
+
+/// Not the depth of the queue, which is long enough, nor the target.
+#[test]
+fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
+    let mut case = Case::on("100mbit", waiting(|a| a.in_flight_limit = 50));
+    assert_says(&case.blames(Limiter::InFlightLimit), "waited for those in flight", "max_requests");
+    case.observation.limits.requests = Some(4);
+    case.observation.limits.bytes = Some(1 << 20);
+    let finding = case.blames(Limiter::InFlightLimit);
+    assert_says(&finding, "4 requests and 1 MiB of data may be", "max_bytes_in_flight");
+    // Reads: what comes in a round trip of 100 ms is all that may be under way.
+    let mut case = Case::reading(80, 32 << 20);
+    case.observation.activity = waiting(|a| {
+        (a.in_flight_limit, a.awaited_data) = (50, 50 << 20);
+    });
+    case.blames(Limiter::InFlightLimit);
+    // With as many under way a slower target is to blame.
+    case.observation.activity.awaited_data = 500 << 20;
+    case.blames(Limiter::Target);
+}
+
+/// A caller that keeps fewer under way than the plan has, as with --queue-depth 1, is not to look at the disks of the target.
+#[test]
+fn reads_are_judged_by_what_was_under_way() {
+    let mut case = Case::reading(80, 32 << 20);
+    case.observation.activity.awaited_data = 200 << 20;
+    let depth = (1_u64 << 20).div_ceil(case.plan().read_size.value);
+    assert!(depth < case.plan().read_depth.value.into());
+    let finding = case.blames(Limiter::QueueDepth);
+    assert_says(&finding, "on its way", &format!("--queue-depth above {depth})"));
 }
 
 /// As many are under way as the plan has for reads, which take one round trip each: fewer than there would be writes.

@@ -118,7 +118,24 @@ async fn so_do_reads() {
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
 }
 
-/// The connections do not see what waits for its rate, so the limit stands beside what they say.
+/// A copy that keeps to its own limit is not told to read faster.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_its_own_limit_holds_back_is_told_with_its_option() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let (image, copy, url) = (folder.file("image", &pattern(LEN)), folder.path("copy"), rig.url());
+    for (source, destination) in [(&*image, &*url), (&url, &copy)] {
+        let options = ["--rate-limit", "16mbit", "--json", "--progress", "none"];
+        let report = object(&block_copy(&[&[source, destination], &options[..]].concat()));
+        let foremost = &report["diagnosis"][0]["findings"][0];
+        assert_eq!(foremost["limiter"], "rate limit", "{report}");
+        let (evidence, remedy) = (foremost["evidence"].as_str(), foremost["remedy"].as_str());
+        assert!(evidence.unwrap().contains("16 Mbit/s"), "{foremost}");
+        assert!(remedy.unwrap().contains("--rate-limit"), "{foremost}");
+    }
+}
+
+/// The limit stands beside what the connections say, also where it holds nothing back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_told_with_what_held_the_copy_back() {
     let rig = Rig::start(512, LEN as u64).await;

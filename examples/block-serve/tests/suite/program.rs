@@ -242,6 +242,28 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
 
+/// Also while its clients are idle, as the unit is asked now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_has_grown_is_told_in_the_log() {
+    let (server, disk, url) = target().await;
+    let socket = socket("resize");
+    let (mut child, lines, _) = started(&format!("{url}?poll=1"), &socket, &[]);
+    let idle = client(&socket).await;
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    disk.resize(16_384);
+    let line = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        (line, said)
+    });
+    let (line, _said) = timeout(Duration::from_secs(60), line).await.unwrap().unwrap();
+    assert!(line.contains("a unit had 4 MiB and has 8 MiB now"), "{line}");
+    drop(idle);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn it_has_as_many_sessions_as_it_is_told_to() {
     let (server, _disk, url) = target().await;

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use iscsi_pdu::Cid;
 use iscsi_tuner::{
-    Activity, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan, TcpInfo,
+    Activity, Diagnosis, Granted, Interface, Limits, Measurement, Observation, OwnLimits, Plan,
+    TcpInfo,
 };
 
 use crate::state::session_key::SessionKey;
@@ -23,6 +24,7 @@ pub struct Reading {
     pub(crate) info: TcpInfo,
     pub(crate) bytes: u64,
     pub(crate) activity: Activity,
+    pub(crate) own_limits: OwnLimits,
     pub(crate) basis: Arc<PlanBasis>,
 }
 
@@ -107,6 +109,7 @@ impl Reading {
             self.info,
             self.activity.since(&earlier.activity),
         );
+        let observation = observation.within(self.own_limits);
         let PlanBasis { plan, measurement, limits, interface, .. } = &*self.basis;
         Diagnosis::new(&observation, plan, measurement, limits, interface.as_ref())
     }

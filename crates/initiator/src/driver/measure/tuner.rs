@@ -9,8 +9,8 @@ use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
     Activity, Bandwidth, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
-    Measurement, Plan, RateSample, ReadLimit, Rtt, SegmentLimit, Stall, StallWatch, TcpInfo,
-    TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
+    Measurement, OwnLimits, Plan, RateSample, ReadLimit, Rtt, SegmentLimit, Stall, StallWatch,
+    TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
 };
 
 use crate::driver::io::Socket;
@@ -28,6 +28,33 @@ pub(crate) const INTERVALS_PER_READING: u32 = 20;
 /// Whether so many bytes in that time are little.
 pub(crate) fn is_little(bytes: u64, time: Duration) -> bool {
     u128::from(bytes) * 1000 < LITTLE * time.as_millis()
+}
+
+/// What a session waits for, beside what its sockets tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) waiting: Waiting,
+    /// For how many intervals it counts.
+    pub(crate) intervals: u32,
+    /// For how long of these requests waited in their class.
+    pub(crate) waited_in_class: Duration,
+    /// Further requests wait for the limit of what may be in flight.
+    pub(crate) is_at_limit: bool,
+    /// The data that are to come, bytes.
+    pub(crate) awaited_data: u64,
+}
+
+impl Look {
+    /// In how many of the intervals requests waited in their class, rounded.
+    fn in_class(&self) -> u32 {
+        intervals_of(self.waited_in_class + POLL_INTERVAL / 2).min(self.intervals)
+    }
+}
+
+/// How many whole intervals a time has.
+fn intervals_of(time: Duration) -> u32 {
+    let count = time.as_millis() / POLL_INTERVAL.as_millis();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// A connection's tuner.
@@ -164,13 +191,12 @@ impl Tuner {
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
 
-    /// Looks what the connection waits for, which counts for so many intervals, and now and then how the link does.
+    /// Looks what the connection waits for, and now and then how the link does.
     pub(crate) fn poll(
         &mut self,
         socket: &dyn Socket,
-        waiting: Waiting,
+        look: Look,
         is_blocked: bool,
-        intervals: u32,
         progress: (u64, u64),
         now: Instant,
     ) {
@@ -178,8 +204,8 @@ impl Tuner {
         self.loss.watch_queue(&info);
         self.observe_limits(&info, progress, now);
         self.stall = self.stall_watch.observe(&info, now);
-        self.count(&info, waiting, is_blocked, intervals);
-        self.polls = self.polls.saturating_add(intervals);
+        self.count(&info, look, is_blocked);
+        self.polls = self.polls.saturating_add(look.intervals);
         if self.polls >= INTERVALS_PER_READING {
             self.polls = 0;
             self.adapt(socket, |tuner| tuner.learn(&info, now));
@@ -198,17 +224,25 @@ impl Tuner {
         }
     }
 
-    fn count(&mut self, info: &TcpInfo, waiting: Waiting, is_blocked: bool, intervals: u32) {
+    fn count(&mut self, info: &TcpInfo, look: Look, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        let is_paced = self.is_paced(info);
+        // Whatever it waits for beside its class: no more would have been sent without that.
+        let of_class = if self.is_paced(info) { look.intervals } else { look.in_class() };
         let activity = &mut self.activity;
-        let counter = match waiting {
-            // There is no more to send than the class allows, as if nobody had asked for more.
-            _ if is_paced => &mut activity.source,
+        activity.class = activity.class.saturating_add(of_class);
+        let intervals = look.intervals - of_class;
+        let awaits_reads = look.awaited_data > 0;
+        let counter = match look.waiting {
             _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
             Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
             Waiting::CommandWindow => &mut activity.command_window,
+            // What the target has and takes its time for is its own, whatever waits behind that.
+            Waiting::Answers
+                if look.is_at_limit && (awaits_reads || is_positive(info.segments_in_flight)) =>
+            {
+                &mut activity.in_flight_limit
+            }
             Waiting::ReadLimit => &mut activity.answers,
             Waiting::Answers if is_positive(info.segments_in_flight) => &mut activity.answers,
             Waiting::Answers => &mut activity.target,
@@ -216,14 +250,19 @@ impl Tuner {
             _ => return,
         };
         *counter = counter.saturating_add(intervals);
+        if matches!(look.waiting, Waiting::Answers | Waiting::ReadLimit) {
+            let awaited = u64::from(intervals).saturating_mul(look.awaited_data);
+            activity.awaited_data = activity.awaited_data.saturating_add(awaited);
+        }
     }
 
-    /// For so long there was no request, and the kernel was not asked.
-    pub(crate) fn rested(&mut self, time: Duration, now: Instant) {
+    /// For so long there was no request, and the kernel was not asked; for a part of that time requests waited in their class.
+    pub(crate) fn rested(&mut self, time: Duration, in_class: Duration, now: Instant) {
         self.stall_watch.rested(now);
-        let polls = time.as_millis() / POLL_INTERVAL.as_millis();
-        let polls = u32::try_from(polls).unwrap_or(u32::MAX);
-        self.activity.source = self.activity.source.saturating_add(polls);
+        let polls = intervals_of(time);
+        let of_class = intervals_of(in_class).min(polls);
+        self.activity.class = self.activity.class.saturating_add(of_class);
+        self.activity.source = self.activity.source.saturating_add(polls - of_class);
     }
 
     /// Where the connection leads.
@@ -364,10 +403,12 @@ impl Tuner {
         socket: &dyn Socket,
         (session, cid): (SessionKey, Cid),
         bytes: u64,
+        own_limits: OwnLimits,
         at: Instant,
     ) -> Reading {
         let info = socket.tcp_info().unwrap_or_default();
-        Reading { at, session, cid, info, bytes, activity: self.activity, basis: self.basis() }
+        let (activity, basis) = (self.activity, self.basis());
+        Reading { at, session, cid, info, bytes, activity, own_limits, basis }
     }
 
     /// The plan and what it stands on, for whoever asks.

@@ -1,6 +1,5 @@
 //! A plan on a socket, and what the kernel granted of it.
 
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -8,40 +7,12 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use crate::bandwidth::Bandwidth;
-use crate::limits::name_of;
+use crate::granted::{Granted, Refusal};
 use crate::plan::{Buffer, Plan};
 use crate::size::Size;
-use crate::sys;
-use crate::table::{self, Row};
 
-/// What the kernel granted, read back from the socket; `None` where it does not tell.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Granted {
-    /// The send buffer as the kernel counts it, bytes: twice what was asked for, or what it has tuned
-    /// to by now.
-    pub send_buffer: Option<u64>,
-    /// The receive buffer as the kernel counts it, bytes.
-    pub receive_buffer: Option<u64>,
-    /// `TCP_NODELAY`.
-    pub no_delay: Option<bool>,
-    /// `TCP_NOTSENT_LOWAT`, bytes; `None` too if it is not set.
-    pub not_sent_low_water: Option<u32>,
-    /// The congestion control in use.
-    pub congestion_control: Option<String>,
-    /// What was refused.
-    pub refused: Vec<Refusal>,
-}
-
-/// An option that the kernel refused, or granted less of.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Refusal {
-    /// The option.
-    pub option: &'static str,
-    /// What the kernel said, and what that means.
-    pub reason: String,
-}
+use super::limits::name_of;
+use super::sys;
 
 impl Plan {
     /// Sets what counts only before the connection is made: the receive buffer, from which the
@@ -109,31 +80,6 @@ impl Granted {
             refused: Vec::new(),
         }
     }
-
-    /// What was granted, as lines for people.
-    #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
-        let size = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| Size(bytes).to_string());
-        let row = |name, value, reason: &str| Row { name, value, reason: reason.to_owned() };
-        let counted = "as the kernel counts it, bookkeeping included";
-        let mut rows = vec![
-            row("send buffer", size(self.send_buffer), counted),
-            row("receive buffer", size(self.receive_buffer), counted),
-            row("congestion control", self.congestion_control.clone().unwrap_or_else(unknown), ""),
-        ];
-        rows.extend(self.refused.iter().map(|refusal| Row {
-            name: refusal.option,
-            value: "refused".to_owned(),
-            reason: refusal.reason.clone(),
-        }));
-        rows
-    }
-}
-
-impl fmt::Display for Granted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        table::write(f, &self.rows())
-    }
 }
 
 /// Writes slices to a socket, in order; says to the kernel that more follows at once, so that it
@@ -164,10 +110,6 @@ pub fn limit_pacing(socket: &impl AsFd, rate: Option<Bandwidth>) -> io::Result<(
 /// As `setsockopt(2)`.
 pub fn set_receive_low_water(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     sys::set_receive_low_water(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))
-}
-
-fn unknown() -> String {
-    "unknown".to_owned()
 }
 
 fn set_send_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> {

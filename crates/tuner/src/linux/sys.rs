@@ -10,7 +10,7 @@ use libc::{c_char, c_int, c_void, socklen_t};
 /// `ethtool` requests that answer with one number (linux/ethtool.h).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
-pub(crate) enum EthtoolQuestion {
+pub(super) enum EthtoolQuestion {
     /// ETHTOOL_GTSO: TCP segmentation offload.
     TcpSegmentation = 0x1e,
     /// ETHTOOL_GGSO: generic segmentation offload.
@@ -20,7 +20,7 @@ pub(crate) enum EthtoolQuestion {
 }
 
 /// Fills the buffer with the structure `tcp_info`; returns how much of it the kernel filled.
-pub(crate) fn tcp_info(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn tcp_info(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = socklen_t::try_from(buffer.len()).unwrap_or(socklen_t::MAX);
     // SAFETY: the kernel writes at most `len` bytes, which is no more than `buffer` has, and any
     // bytes are valid in it.
@@ -37,22 +37,22 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<
 }
 
 /// Sets `SO_SNDBUFFORCE`: the send buffer, beyond `wmem_max`; needs CAP_NET_ADMIN.
-pub(crate) fn force_send_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+pub(super) fn force_send_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_socket_option(socket, libc::SO_SNDBUFFORCE, bytes)
 }
 
 /// Sets `SO_RCVBUFFORCE`: the receive buffer, beyond `rmem_max`; needs CAP_NET_ADMIN.
-pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+pub(super) fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_socket_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
 /// Sets `SO_MAX_PACING_RATE`: the most that is sent, bytes a second; [`u32::MAX`] is no limit.
-pub(crate) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+pub(super) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_socket_option(socket, libc::SO_MAX_PACING_RATE, bytes.cast_signed())
 }
 
 /// Sets `SO_RCVLOWAT`: how many bytes make a socket readable.
-pub(crate) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_socket_option(socket, libc::SO_RCVLOWAT, bytes)
 }
 
@@ -71,7 +71,7 @@ fn set_socket_option(socket: BorrowedFd<'_>, option: c_int, value: c_int) -> io:
 }
 
 /// Asks a network interface a question of `ethtool`.
-pub(crate) fn ethtool(
+pub(super) fn ethtool(
     socket: BorrowedFd<'_>,
     interface: &str,
     question: EthtoolQuestion,

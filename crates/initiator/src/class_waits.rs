@@ -1,0 +1,80 @@
+//! For how long requests have waited in a class.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The time in which at least one request waited.
+#[derive(Debug, Default)]
+pub(crate) struct ClassWaits(Mutex<Waits>);
+
+#[derive(Debug, Default)]
+struct Waits {
+    waiting: usize,
+    /// Since when at least one waits.
+    since: Option<Instant>,
+    /// Without that since then.
+    total: Duration,
+}
+
+/// A request that waits, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ClassWait<'a>(&'a ClassWaits);
+
+impl ClassWaits {
+    /// One more request waits.
+    pub(crate) fn join(&self) -> ClassWait<'_> {
+        let mut waits = self.lock();
+        waits.waiting += 1;
+        waits.since.get_or_insert_with(Instant::now);
+        drop(waits);
+        ClassWait(self)
+    }
+
+    /// The whole time so far.
+    pub(crate) fn total(&self) -> Duration {
+        let waits = self.lock();
+        waits.total + waits.since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waits> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ClassWait<'_> {
+    fn drop(&mut self) {
+        let mut waits = self.0.lock();
+        waits.waiting -= 1;
+        if waits.waiting == 0
+            && let Some(since) = waits.since.take()
+        {
+            waits.total += since.elapsed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_counts_once_however_many_wait() {
+        let (waits, second) = (ClassWaits::default(), Duration::from_secs(1));
+        advance(second).await;
+        assert_eq!(waits.total(), Duration::ZERO);
+        let first = waits.join();
+        advance(second).await;
+        let other = waits.join();
+        assert_eq!(waits.total(), second);
+        drop(first);
+        advance(second).await;
+        drop(other);
+        assert_eq!(waits.total(), 2 * second);
+        advance(second).await;
+        assert_eq!(waits.total(), 2 * second);
+    }
+}

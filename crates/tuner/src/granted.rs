@@ -1,0 +1,66 @@
+//! What a kernel granted of a plan.
+
+use std::fmt;
+
+use crate::size::Size;
+use crate::table::{self, Row};
+
+/// What the kernel granted, read back from the socket; `None` where it does not tell.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Granted {
+    /// The send buffer as the kernel counts it, bytes: twice what was asked for, or what it has tuned
+    /// to by now.
+    pub send_buffer: Option<u64>,
+    /// The receive buffer as the kernel counts it, bytes.
+    pub receive_buffer: Option<u64>,
+    /// `TCP_NODELAY`.
+    pub no_delay: Option<bool>,
+    /// `TCP_NOTSENT_LOWAT`, bytes; `None` too if it is not set.
+    pub not_sent_low_water: Option<u32>,
+    /// The congestion control in use.
+    pub congestion_control: Option<String>,
+    /// What was refused.
+    pub refused: Vec<Refusal>,
+}
+
+/// An option that the kernel refused, or granted less of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// The option.
+    pub option: &'static str,
+    /// What the kernel said, and what that means.
+    pub reason: String,
+}
+
+impl Granted {
+    /// What was granted, as lines for people.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let size = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| Size(bytes).to_string());
+        let row = |name, value, reason: &str| Row { name, value, reason: reason.to_owned() };
+        let counted = "as the kernel counts it, bookkeeping included";
+        let mut rows = vec![
+            row("send buffer", size(self.send_buffer), counted),
+            row("receive buffer", size(self.receive_buffer), counted),
+            row("congestion control", self.congestion_control.clone().unwrap_or_else(unknown), ""),
+        ];
+        rows.extend(self.refused.iter().map(|refusal| Row {
+            name: refusal.option,
+            value: "refused".to_owned(),
+            reason: refusal.reason.clone(),
+        }));
+        rows
+    }
+}
+
+impl fmt::Display for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        table::write(f, &self.rows())
+    }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}

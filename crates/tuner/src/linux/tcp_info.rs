@@ -1,0 +1,22 @@
+//! `TCP_INFO` of a socket.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use super::sys;
+use crate::link::tcp_info::TcpInfo;
+
+/// More than any kernel has to tell.
+const MAX_LEN: usize = 512;
+
+impl TcpInfo {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// What the kernel says: the socket is no TCP socket, or the option is not known.
+    pub fn read(socket: &impl AsFd) -> io::Result<Self> {
+        let mut bytes = [0; MAX_LEN];
+        let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;
+        Ok(Self::parse(bytes.get(..len).unwrap_or_default()))
+    }
+}

@@ -1,0 +1,129 @@
+//! What the limits that the user has set have held back: the option that lifts each, and the other end of the copy, which waits for it.
+
+use iscsi_initiator::shaping::Rate;
+use iscsi_initiator::tuning::{Diagnosis, Limiter, Row};
+
+use crate::args::QueueDepth;
+use crate::side::Side;
+
+/// The limits of a copy.
+#[derive(Debug)]
+pub(crate) struct OwnLimits<'a> {
+    /// The narrowest of its class and of those above it.
+    pub(crate) rate: Option<Rate>,
+    /// The name of its class, if it has one of its own.
+    pub(crate) class: Option<&'a str>,
+    pub(crate) queue_depth: QueueDepth,
+}
+
+impl OwnLimits<'_> {
+    /// Says of each finding that is a limit of the user how it is lifted, and of an end that waits for the other one why.
+    pub(crate) fn explain(&self, diagnoses: &mut [(Side, Diagnosis)]) {
+        for (_, diagnosis) in &mut *diagnoses {
+            for finding in &mut diagnosis.findings {
+                finding.remedy = self.remedy(finding.limiter).or_else(|| finding.remedy.take());
+            }
+            diagnosis.remarks.extend(self.rate.map(remark));
+        }
+        let held: Vec<_> = diagnoses.iter().filter_map(|(side, it)| self.held(*side, it)).collect();
+        for (side, diagnosis) in &mut *diagnoses {
+            let Some((other, limiter, remedy)) = held.iter().find(|(held, ..)| held != side) else {
+                continue;
+            };
+            let waits = |limiter| matches!(limiter, Limiter::Source | Limiter::Destination);
+            for finding in diagnosis.findings.iter_mut().filter(|it| waits(it.limiter)) {
+                finding.evidence =
+                    format!("it waited for the {other}, which its {limiter} held back");
+                finding.remedy.clone_from(remedy);
+            }
+        }
+    }
+
+    /// The limit that has held an end back most of the time.
+    fn held(&self, side: Side, diagnosis: &Diagnosis) -> Option<(Side, Limiter, Option<String>)> {
+        let foremost = diagnosis.foremost()?;
+        self.remedy(foremost.limiter)?;
+        Some((side, foremost.limiter, foremost.remedy.clone()))
+    }
+
+    fn remedy(&self, limiter: Limiter) -> Option<String> {
+        match (limiter, self.class, self.queue_depth) {
+            (Limiter::Class, Some(class), _) => {
+                let class = class.escape_debug();
+                Some(format!(
+                    "raise the ceil of the class {class}, or what is above it (--rate-limit)"
+                ))
+            }
+            (Limiter::Class, None, _) => {
+                Some("raise --rate-limit, or give the order rate".to_owned())
+            }
+            (Limiter::QueueDepth, _, QueueDepth::Fixed(depth)) => {
+                Some(format!("raise --queue-depth above {depth}, or leave it out"))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn remark(rate: Rate) -> Row {
+    let reason = "the most that the copy may read from a unit, and write to one".into();
+    Row { name: "rate limit", value: rate.to_string(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_initiator::tuning::{
+        Activity, Limits, Measurement, Observation, TcpInfo, Tuning, plan,
+    };
+
+    use super::*;
+
+    fn diagnosis(count: impl FnOnce(&mut Activity)) -> Diagnosis {
+        let (mut activity, info) = (Activity::default(), TcpInfo::default());
+        count(&mut activity);
+        let second = std::time::Duration::from_secs(1);
+        let observation = Observation::new(second, 1 << 20, info, info, activity);
+        let (measurement, limits) = (Measurement::default(), Limits::default());
+        let plan = plan(&measurement, &limits, &Tuning::default());
+        Diagnosis::new(&observation, &plan, &measurement, &limits, None)
+    }
+
+    fn explained(limits: &OwnLimits<'_>, held: impl FnOnce(&mut Activity)) -> [String; 2] {
+        let source = (Side::Source, diagnosis(|it| it.source = 50));
+        let mut both = [source, (Side::Destination, diagnosis(held))];
+        limits.explain(&mut both);
+        both.map(|(_, diagnosis)| diagnosis.to_string())
+    }
+
+    #[test]
+    fn each_limit_is_told_with_its_option_at_both_ends() {
+        let rate = "10mbit".parse().ok();
+        let mut limits = OwnLimits { rate, class: None, queue_depth: QueueDepth::Auto };
+        let [source, destination] = explained(&limits, |it| it.class = 50);
+        assert!(destination.contains("raise --rate-limit"), "{destination}");
+        assert!(destination.contains("10 Mbit/s"), "{destination}");
+        let waits =
+            "it waited for the destination, which its rate limit held back; raise --rate-limit";
+        assert!(source.contains(waits), "{source}");
+        limits.class = Some("backup");
+        let [source, destination] = explained(&limits, |it| it.class = 50);
+        for said in [source, destination] {
+            assert!(said.contains("raise the ceil of the class backup"), "{said}");
+        }
+        limits.queue_depth = QueueDepth::Fixed(std::num::NonZeroUsize::MIN);
+        let [source, destination] = explained(&limits, |it| it.answers = 50);
+        for said in [source, destination] {
+            assert!(said.contains("raise --queue-depth above 1,"), "{said}");
+        }
+    }
+
+    /// A limit that is not the reason is no reason for the other end either.
+    #[test]
+    fn who_waits_for_something_else_is_not_told_of_limits() {
+        let limits = OwnLimits { rate: None, class: None, queue_depth: QueueDepth::Auto };
+        for held in [|it: &mut Activity| it.target = 50, |it: &mut Activity| it.answers = 50] {
+            let [source, _] = explained(&limits, held);
+            assert!(source.contains("there was nothing to write"), "{source}");
+        }
+    }
+}

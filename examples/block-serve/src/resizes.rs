@@ -1,0 +1,44 @@
+//! Units that get another size while they are served: NBD has no message for it, so the log says what is to be done.
+
+use iscsi_initiator::tuning::Size;
+use iscsi_initiator::{Disk, UnitChange};
+use tokio::task::JoinSet;
+
+/// Watches units until it is dropped.
+pub(crate) fn watch<'a>(disks: impl IntoIterator<Item = &'a Disk>) -> JoinSet<()> {
+    disks
+        .into_iter()
+        .map(|disk| {
+            let mut changes = disk.changes();
+            async move {
+                while let Some(change) = changes.next().await {
+                    if let UnitChange::Capacity { before, now } = change {
+                        tracing::warn!("{}", sentence(before, now));
+                    }
+                }
+            }
+        })
+        .collect()
+}
+
+fn sentence(before: u64, now: u64) -> String {
+    let what_to_do = if now < before {
+        "clients see the old size, and what lies beyond the new end is refused: end what uses it, and start block-serve again"
+    } else {
+        "clients see the old size until block-serve is started again"
+    };
+    format!("a unit had {} and has {} now; {what_to_do}", Size(before), Size(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_what_clients_see_and_what_is_refused() {
+        let grown = sentence(4 << 20, 8 << 20);
+        assert!(grown.starts_with("a unit had 4 MiB and has 8 MiB now; clients see"), "{grown}");
+        let shrunk = sentence(8 << 20, 4 << 20);
+        assert!(shrunk.contains("beyond the new end is refused"), "{shrunk}");
+    }
+}
