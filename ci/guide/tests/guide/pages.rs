@@ -23,4 +23,8 @@ macro_rules! pages {
 
 pages! {
     tutorial: "tutorial",
+    long_link: "long-link",
+    resume: "resume",
+    rate: "rate",
+    backup: "backup",
 }
