@@ -10,9 +10,12 @@
 //! | `console needs=nc,zstd` | runs where these programs are installed |
 //! | `console ignore: REASON` | does not run; the command lines of our own programs are parsed all the same |
 //!
-//! `<!-- setup` begins commands for the test alone, up to a line `-->`.
+//! `<!-- setup` begins commands for the test alone, up to a line `-->`. ` needs=...` may follow.
 
 use thiserror::Error;
+
+/// The language of a block of commands.
+const COMMANDS: &str = "console";
 
 /// A page of the guide.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -76,11 +79,13 @@ impl Page {
                 if let Some(run) = run(at, info)? {
                     page.steps.extend(steps(&body, &run)?);
                 }
-            } else if line == "<!-- setup" {
+            } else if let Some(info) = line.strip_prefix("<!-- setup") {
                 let body = until(&mut lines, "-->").ok_or(PageError::NoEnd(at))?;
                 let body: Vec<_> = body.into_iter().map(|(_, line)| line).collect();
-                let (command, run) = (body.join("\n"), Run::With(Vec::new()));
-                page.steps.push(Step { line: at + 1, command, shown: None, run });
+                if let Some(run) = run(at, &format!("{COMMANDS}{info}"))? {
+                    let command = body.join("\n");
+                    page.steps.push(Step { line: at + 1, command, shown: None, run });
+                }
             } else {
                 page.text.push_str(line);
                 page.text.push('\n');
@@ -107,7 +112,7 @@ fn until<'a>(
 
 /// Whether the commands of a block run; `None` for a block of another language.
 fn run(at: usize, info: &str) -> Result<Option<Run>, PageError> {
-    let Some(rest) = info.strip_prefix("console") else {
+    let Some(rest) = info.strip_prefix(COMMANDS) else {
         return Ok(None);
     };
     let run = if rest.is_empty() {
@@ -172,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_setup_shows_nothing() {
-        let page = Page::parse("<!-- setup\nhead -c 1M\n-->\ntext\n").unwrap();
+        let page = Page::parse("<!-- setup needs=x\nhead -c 1M\n-->\ntext\n").unwrap();
+        assert_eq!(page.steps[0].run, Run::With(vec!["x".into()]));
         assert_eq!(page.steps[0].command, "head -c 1M");
         assert_eq!((page.steps[0].shown.as_ref(), page.text.as_str()), (None, "text\n"));
     }

@@ -27,4 +27,8 @@ pages! {
     resume: "resume",
     rate: "rate",
     backup: "backup",
+    serve: "serve",
+    multipath: "multipath",
+    stripe: "stripe",
+    credentials: "credentials",
 }

@@ -9,7 +9,7 @@
 //! | 192.0.2.6 | `iqn.2026-01.org.example:other` with the unit 0 |
 //! | 192.0.2.7 | `iqn.2026-01.org.example:safe`, unit 0, with CHAP in both directions |
 //! | 192.0.2.8, 192.0.2.9 | `iqn.2026-01.org.example:array`, unit 0: two ports of an array, the first one preferred |
-//! | 192.0.2.10 | `iqn.2026-01.org.example:group`, which redirects each login to 192.0.2.5 |
+//! | 192.0.2.10 | `iqn.2026-01.org.example:group`, which redirects each login to 192.0.2.6 |
 //! | 192.0.2.20 | `iqn.2026-01.org.example:far`, unit 0, 40 ms away |
 //! | 192.0.2.99 | nothing listens |
 
@@ -74,13 +74,14 @@ impl World {
                 .with_identity(format!("{identity:016x}"), naa)
         };
         let disk = target("disk", unit()).with_unit(1, unit());
-        let other = target("other", unit());
+        let mut other = target("other", unit());
+        other.names.push("iqn.2026-01.org.example:group".to_owned());
         let chap =
             Chap::new("backup", "correct horse battery").mutual("array", "staple of the target");
         let safe = target("safe", unit()).with_chap(chap);
         let mut group = target("group", unit());
         group.login.redirect = Some(Redirect {
-            address: self.here("192.0.2.5"),
+            address: self.here("192.0.2.6"),
             permanent: false,
             after_authentication: false,
         });
