@@ -1,7 +1,8 @@
 //! A page as steps.
 //!
 //! A block of commands has the language `console`. A line that begins with `$ ` is a command, and `> ` continues it. The lines
-//! below are what it prints on standard output and standard error; `...` stands for any number of lines, or for a part of a line.
+//! below are what it prints on standard error, and then what it prints on standard output; `...` stands for any number of lines, or
+//! for a part of a line.
 //! All commands of a page run in one shell, in order, in a new folder. A command that fails is followed by `$ echo $?`.
 //!
 //! | info string | meaning |

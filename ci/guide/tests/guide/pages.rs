@@ -27,8 +27,12 @@ pages! {
     resume: "resume",
     rate: "rate",
     backup: "backup",
+    live: "live",
     serve: "serve",
     multipath: "multipath",
     stripe: "stripe",
     credentials: "credentials",
+    containers: "containers",
+    troubleshooting: "troubleshooting",
+    targets: "targets",
 }

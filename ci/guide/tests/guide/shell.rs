@@ -104,7 +104,7 @@ fn script(place: &Place, world: &World, steps: &[&Step]) -> String {
         let command = world.here(&step.command);
         write!(
             script,
-            "exec >'{results}/{at}' 2>&1\n\
+            "exec 2>'{results}/{at}.errors' >'{results}/{at}'\n\
              (exit \"$guide_status\")\n\
              {command}\n\
              guide_status=$?\n\
@@ -112,7 +112,7 @@ fn script(place: &Place, world: &World, steps: &[&Step]) -> String {
         )
         .unwrap();
     }
-    write!(script, "exec >'{results}/left' 2>&1\njobs -r\n").unwrap();
+    write!(script, "exec >'{results}/left'\njobs -r\n").unwrap();
     script
 }
 
@@ -141,7 +141,9 @@ async fn execute(place: &Place, script: &str) -> bool {
 }
 
 fn check(place: &Place, world: &World, at: usize, step: &Step) -> Option<String> {
-    let printed = world.as_on_the_page(&read(&place.results.join(at.to_string())));
+    let file = |name: String| read(&place.results.join(name));
+    let printed = file(format!("{at}.errors")) + &file(at.to_string());
+    let printed = world.as_on_the_page(&printed);
     let Some(shown) = &step.shown else {
         let failed = status(place, at) != Some(0);
         return failed.then(|| format!("line {}: the setup failed:\n{printed}", step.line));
