@@ -21,7 +21,7 @@ fn arguments<'a>(words: impl Iterator<Item = &'a String>) -> Vec<String> {
         } else if let Some(redirection) =
             word.trim_start_matches(['1', '2']).strip_prefix(['<', '>'])
         {
-            // The name of the file is a word of its own behind a bare sign.
+            // The name of the file is the next word behind a bare sign.
             is_file = redirection.trim_start_matches('>').is_empty();
         } else {
             taken.push(word.clone());

@@ -138,7 +138,7 @@ fn steps(body: &[(usize, &str)], run: &Run) -> Result<Vec<Step>, PageError> {
         }
         let step = steps.last_mut().ok_or(PageError::NoCommand(*at))?;
         let shown = step.shown.get_or_insert_default();
-        match line.strip_prefix("> ").or((*line == ">").then_some("")) {
+        match line.strip_prefix("> ").or_else(|| (*line == ">").then_some("")) {
             Some(more) if shown.is_empty() => {
                 step.command.push('\n');
                 step.command.push_str(more);

@@ -3,7 +3,9 @@
 //!
 //! The programs are those beside this test in the target folder: `cargo build --workspace --bins` builds them, with the
 //! profile of the test.
+#![allow(clippy::unwrap_used, reason = "a page that cannot be run fails its test")]
 
+mod bites;
 mod folder;
 mod pages;
 mod shell;

@@ -31,6 +31,12 @@ struct Place {
 
 /// Runs a page, and panics with all steps that do not do what the page shows.
 pub(crate) async fn run(name: &str, page: &Page) {
+    let complaints = complaints(name, page).await;
+    assert!(complaints.is_empty(), "{name}.md:\n\n{}", complaints.join("\n\n"));
+}
+
+/// Runs a page; what is not as the page shows.
+pub(crate) async fn complaints(name: &str, page: &Page) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let place = Place {
         work: folder.path().join("work"),
@@ -46,13 +52,17 @@ pub(crate) async fn run(name: &str, page: &Page) {
         steps.iter().enumerate().filter_map(|(at, step)| check(&place, &world, at, step)).collect();
     complaints.extend(unannounced_failures(&place, &steps));
     complaints.extend(world.violations());
+    let left = place.results.join("left");
     if !ended {
         complaints.push(format!("the page did not end within {PATIENCE:?}"));
+    } else if !left.exists() {
+        complaints.push("the shell did not come to its end".to_owned());
+    } else if let left = read(&left)
+        && !left.is_empty()
+    {
+        complaints.push(format!("the page leaves programs running: {}", left.trim_end()));
     }
-    if !read(&place.results.join("left")).trim().is_empty() {
-        complaints.push("the page leaves programs running".to_owned());
-    }
-    assert!(complaints.is_empty(), "{name}.md:\n\n{}", complaints.join("\n\n"));
+    complaints
 }
 
 /// Where the built programs are: beside this test.
@@ -112,7 +122,12 @@ fn script(place: &Place, world: &World, steps: &[&Step]) -> String {
         )
         .unwrap();
     }
-    write!(script, "exec >'{results}/left'\njobs -r\n").unwrap();
+    write!(
+        script,
+        "exec >'{results}/left'\n\
+         for guide_left in $(jobs -rp); do ps -o args= -p \"$guide_left\"; done\n"
+    )
+    .unwrap();
     script
 }
 
