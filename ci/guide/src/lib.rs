@@ -1,0 +1,16 @@
+//! The pages of `docs/guide`, as the test beside this library reads and runs them.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`page`] | a page as steps: each command with the output that the page shows |
+//! | [`expect`] | compares what a page shows with what a command printed |
+//! | [`invocation`] | the programs that a line of shell starts, with their arguments |
+//! | [`text`] | links, headings and options in the text between the blocks |
+//!
+//! How to write a block: see [`page`].
+#![forbid(unsafe_code)]
+
+pub mod expect;
+pub mod invocation;
+pub mod page;
+pub mod text;
