@@ -24,7 +24,7 @@ impl Documented for Args {
             ),
             (
                 "Copy so that the command, if repeated after an interruption, goes on where it was",
-                "block-copy disk.img iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 --checkpoint c --resume",
+                "block-copy disk.img iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 --checkpoint d.map --resume",
             ),
             (
                 "Copy at 40 Mbit/s at most, and print the result as JSON",
@@ -103,7 +103,7 @@ impl Documented for JobsArgs {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_examples_common::help::check::faults;
+    use iscsi_examples_common::help::check::{faults, faults_of_texts};
 
     use super::*;
 
@@ -115,5 +115,12 @@ mod tests {
     #[test]
     fn so_is_the_help_of_jobs() {
         assert_eq!(faults::<JobsArgs>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_readme_has_all_options_and_examples() {
+        let reference = include_str!("../../../docs/reference/block-copy.md");
+        let faults = faults_of_texts::<Args>(include_str!("../README.md"), &[reference]);
+        assert_eq!(faults, Vec::<String>::new());
     }
 }

@@ -31,7 +31,9 @@ pub struct Args {
     pub bandwidth: Option<Bandwidth>,
     /// How socket buffers are chosen.
     ///
-    /// auto, static, autotune, thesis or off; see `block-copy --help`.
+    /// `auto` leaves them to the kernel as far as its tuning reaches, and sets them beyond. `static` sets them to what
+    /// the link needs. `autotune` never sets them. `thesis` follows Zhang and MacGregor (2011): by round-trip time, its
+    /// stability, and memory. `off` sets nothing but TCP_NODELAY.
     #[arg(long, value_name = "POLICY", default_value_t = Policy::Auto, help_heading = heading::LINK)]
     pub tune: Policy,
     /// TCP congestion control, by its name in the kernel.

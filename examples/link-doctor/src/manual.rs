@@ -47,12 +47,19 @@ impl Documented for Args {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_examples_common::help::check::faults;
+    use iscsi_examples_common::help::check::{faults, faults_of_texts};
 
     use super::*;
 
     #[test]
     fn the_help_is_short_plain_and_its_examples_parse() {
         assert_eq!(faults::<Args>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_readme_has_all_options_and_examples() {
+        let reference = include_str!("../../../docs/reference/link-doctor.md");
+        let faults = faults_of_texts::<Args>(include_str!("../README.md"), &[reference]);
+        assert_eq!(faults, Vec::<String>::new());
     }
 }

@@ -1,6 +1,6 @@
 //! What the help of every program keeps to. The tests of the programs call this.
 
-use clap::Command;
+use clap::{Arg, Command};
 
 use super::{Documented, Manual, command, short};
 
@@ -9,6 +9,8 @@ const COLUMNS: usize = 100;
 /// The most characters of an option's first sentence.
 const SENTENCE: usize = 100;
 const EXAMPLES: usize = 5;
+/// The most words of a cell of a README's table.
+const CELL: usize = 25;
 
 /// Words that texts for users do not have, and what to write in their place.
 pub fn plain_words() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -36,6 +38,47 @@ pub fn faults<A: Documented>() -> Vec<String> {
     faults_of(&command, &mut faults);
     examples_of::<A>(&A::MANUAL, &mut faults);
     faults
+}
+
+/// What is wrong with the README of a program, and with other texts about it: each option is in the README, as is each
+/// example, cells of its tables are short, and the words are plain.
+#[must_use]
+pub fn faults_of_texts<A: Documented>(readme: &str, others: &[&str]) -> Vec<String> {
+    let texts = [&[readme], others].concat().into_iter();
+    let mut faults: Vec<_> = texts.flat_map(|text| words_to_replace(&prose(text))).collect();
+    let mut options = Vec::new();
+    options_of(&command::<A>(), &mut options);
+    let missing = options.into_iter().filter(|option| !has_word(readme, option));
+    faults.extend(missing.map(|option| format!("{option} is not in the README")));
+    let line_of =
+        |text: &str| text.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let all = line_of(readme);
+    let missing = A::MANUAL.examples.iter().filter(|(_, line)| !all.contains(&line_of(line)));
+    faults.extend(missing.map(|(_, line)| format!("an example is not in the README: {line}")));
+    let cells =
+        readme.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split(" | "));
+    let long = cells.filter(|cell| cell.split_whitespace().count() > CELL);
+    faults.extend(long.map(|cell| format!("a cell has more than {CELL} words: {cell}")));
+    faults
+}
+
+/// A text without its blocks of code: what programs print is not its own.
+fn prose(text: &str) -> String {
+    text.split("```").step_by(2).collect()
+}
+
+/// Whether an option is there, and not merely the beginning of another one.
+fn has_word(text: &str, option: &str) -> bool {
+    text.match_indices(option).any(|(at, _)| {
+        let rest = text.get(at + option.len()..).unwrap_or_default();
+        !rest.starts_with(|next: char| next == '-' || next.is_alphanumeric())
+    })
+}
+
+fn options_of(command: &Command, options: &mut Vec<String>) {
+    let longs = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
+    options.extend(longs.map(|long| format!("--{long}")));
+    command.get_subcommands().for_each(|command| options_of(command, options));
 }
 
 fn faults_of(command: &Command, faults: &mut Vec<String>) {
@@ -131,7 +174,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Arg, Parser};
+    use clap::Parser;
 
     use super::*;
 
@@ -171,6 +214,18 @@ mod tests {
         let arg = Arg::new("a").long("a").help_heading("A").help("a ".repeat(50));
         faults_of(&Command::new("long").arg(arg), &mut long);
         assert!(long.iter().any(|fault| fault.contains("too long")), "{long:?}");
+    }
+
+    #[test]
+    fn each_fault_of_a_readme_is_found() {
+        let readme = format!("bad \\\n  --other --option-b\n| {} |\n", "a ".repeat(30));
+        let faults = faults_of_texts::<Bad>(&readme, &["somebody"]).join("\n");
+        for part in
+            ["--option is not in", "example is not in the README: good", "25 words", "somebody"]
+        {
+            assert!(faults.contains(part), "{part}\n{faults}");
+        }
+        assert!(!faults.contains("README: bad --other"), "{faults}");
     }
 
     #[test]
