@@ -37,8 +37,8 @@ use iscsi_examples_common::help::heading;
 pub struct JobsArgs {
     /// TOML file of copies, and of the traffic classes that they share.
     ///
-    /// Each [[job]] has a source, a destination, and options of the command line by their names. See the README of
-    /// block-copy for the format.
+    /// Each `[[job]]` table has a source, a destination, and options of the command line by their names. The reference of
+    /// block-copy, docs/reference/block-copy.md, explains the format.
     #[arg(long, value_name = "FILE", help_heading = heading::ENDS)]
     pub jobs: PathBuf,
     /// Unix socket that takes commands while the copies run.
