@@ -26,21 +26,12 @@ pub use rate::RateArgs;
 pub(crate) use rate::parse_limit;
 pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 
-/// Copies a disk image to an iSCSI unit, back, or from unit to unit.
+/// Copy a disk image to an iSCSI unit, back, or from unit to unit
 ///
-/// SOURCE and DESTINATION are each a path (regular file, block device, FIFO), `-` for standard
-/// input or output, or a URL: `iscsi://user@host:port/target/lun?option=value`, where user,
-/// port and options may be left out, or the URI of an NBD export: `nbd://host:port/export`,
-/// `nbd+unix:///export?socket=PATH`, or `volume:FILE`: several units as one device, as FILE describes it (see
-/// `iscsi-util volume`). The password of the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME
-/// and LIBISCSI_CHAP_PASSWORD are read as well. In a URL all users of the host may see it.
+/// Either end may be a file, a block device, a stream, an iSCSI unit, several units as one volume, or an NBD export. At
+/// the end all data are flushed. A lost session is reopened, and the copy goes on.
 ///
-/// `block-copy --jobs FILE` runs many copies side by side: see `block-copy --jobs --help`.
-///
-/// The exit status is 0 only when every byte is written, flushed and, with --verify, read back
-/// equal; 1 after an error, 2 for a wrong command line, 3 when all is copied but what could not be
-/// read, 4 when a source in use was written to so fast that --when-not-converging stop ended it, 130
-/// after an interrupt.
+/// `block-copy --jobs FILE` runs many copies in one process: see `block-copy --jobs --help`.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "block-copy",
@@ -49,11 +40,25 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
                       block-copy [OPTIONS] --verify=digests --digests <FILE> <DESTINATION>"
 )]
 pub struct Args {
-    /// Where the bytes come from: a path, `-`, an iscsi:// URL, volume:FILE or an nbd:// URI.
+    /// Path, `-`, iscsi:// URL, nbd:// URI, or volume:FILE.
+    ///
+    /// A path is that of a regular file, a block device or a FIFO; `-` is standard input. Write ./ before a name that
+    /// looks like a URL.
+    ///
+    /// A unit is iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port and options may be left out. A
+    /// password is best read from a file (--password-file): all users of this host can see one that is in a URL.
+    ///
+    /// An NBD export is nbd://HOST:PORT/EXPORT, or nbd+unix:///EXPORT?socket=PATH.
+    ///
+    /// volume:FILE is several units as one device, as FILE describes them: see `iscsi-util volume`.
     pub source: OsString,
-    /// Where they go: a path, `-`, an iscsi:// URL, volume:FILE or an nbd:// URI. A regular file is created if it is missing,
-    /// and ends up as long as the source; a unit, a block device or an export must be at least that long. With
-    /// --verify=digests it may stand alone: nothing is copied then, it is only verified.
+    /// Path, `-`, iscsi:// URL, nbd:// URI, or volume:FILE.
+    ///
+    /// A regular file is created if it is missing, and ends up as long as the source. A unit, a block device or an
+    /// export must be at least that long. `-` is standard output.
+    ///
+    /// With --verify=digests the destination may stand alone: then nothing is copied, and the destination is compared
+    /// with the file of --digests.
     pub destination: Option<OsString>,
     /// What is copied.
     #[command(flatten)]

@@ -23,24 +23,29 @@ use crate::progress::{ProgressMode, say};
 use crate::report::Report;
 use crate::stop::Stop;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
+use iscsi_examples_common::help::heading;
 
-/// Runs the copies of a job file side by side. One that fails does not stop the others.
+/// Run the copies of a job file concurrently
 ///
-/// A file without copies keeps its classes until a signal, for those that share them: `block-copy
-/// --share PATH` with the PATH of --control.
+/// A copy that fails does not stop the others. The copies share a tree of traffic classes, with guaranteed rates and
+/// ceilings.
 ///
-/// The exit status is the highest of what each copy alone would have: 0, 1 after an error, 130 after an
-/// interrupt; 2 for a wrong command line or file, before anything is copied.
+/// A file without copies keeps its classes for other processes until a signal: they use them by `block-copy --share
+/// PATH`, with the PATH of --control.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "block-copy", version)]
 pub struct JobsArgs {
-    /// A TOML file of copies, and of the classes of requests that they share.
-    #[arg(long, value_name = "FILE")]
+    /// TOML file of copies, and of the traffic classes that they share.
+    ///
+    /// Each `[[job]]` table has a source, a destination, and options of the command line by their names. The reference of
+    /// block-copy, docs/reference/block-copy.md, explains the format.
+    #[arg(long, value_name = "FILE", help_heading = heading::ENDS)]
     pub jobs: PathBuf,
-    /// A Unix socket that takes orders while the copies run, a line each, and answers each with one JSON
-    /// object: `rate [CLASS] RATE|off`, `ceil CLASS RATE|off`, `pause [JOB]`, `resume [JOB]`, `status`. Other
-    /// block-copies share the classes there, with --share.
-    #[arg(long, value_name = "PATH")]
+    /// Unix socket that takes commands while the copies run.
+    ///
+    /// A line each: `rate [CLASS] RATE|off`, `ceil CLASS RATE|off`, `pause [JOB]`, `resume [JOB]`, `status`. Each is
+    /// answered with one JSON object. Other block-copy processes share the classes there, with --share.
+    #[arg(long, value_name = "PATH", help_heading = heading::RATE)]
     pub control: Option<PathBuf>,
     /// How it is told.
     #[command(flatten)]

@@ -34,6 +34,7 @@ mod json_lines;
 mod keeper;
 mod lines;
 pub mod location;
+mod manual;
 pub mod meter;
 mod named_files;
 mod observation;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use iscsi_examples_common::credentials::PasswordFiles;
+use iscsi_examples_common::help::heading;
 use iscsi_examples_common::named_socket::{SocketAccess, parse_group, parse_mode};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::time;
@@ -18,85 +19,105 @@ const WINDOW: u64 = 32 << 20;
 /// The memory for reads where nothing else is said, bytes.
 const CACHE: u64 = 64 << 20;
 
-/// Serves a logical unit to NBD clients: QEMU, nbdcopy, nbdkit, the kernel's own nbd.
+/// Serve an iSCSI unit to NBD clients: QEMU, nbdcopy, nbdkit, the Linux kernel
 ///
-/// URL is iscsi://user@host:port/target/lun?option=value, where user, port and options may be left out. The password of
-/// the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as
-/// well. In a URL all users of the host may see it.
+/// Writes are answered before the unit has them, up to --write-behind. They are safe when a flush (NBD_CMD_FLUSH, or a
+/// write with FUA) has succeeded. An error of a write that was already answered fails the next flush of each client.
 ///
-/// volume:FILE in its place serves several units as one device, as FILE describes it: see iscsi-util volume.
-///
-/// Writes are answered before the unit has them, as many as --write-behind has room for. They are safe when
-/// a flush (NBD_CMD_FLUSH, or a write with FUA) has ended well; one that fails after its answer fails the next
-/// flush of each client.
-///
-/// SIGINT, SIGTERM and SIGHUP end it: what was asked for is answered and flushed. The exit status is 0 then, 1 after
-/// an error, 2 for a wrong command line.
+/// SIGINT, SIGTERM and SIGHUP end the server: requests in flight are answered, and all data are flushed.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "block-serve", version)]
 pub struct Args {
-    /// The unit, or volume:FILE for several as one device.
+    /// Unit to serve: iscsi:// URL, or volume:FILE.
+    ///
+    /// iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port and options may be left out. A password is
+    /// best read from a file (--password-file): all users of this host can see one that is in a URL.
+    ///
+    /// volume:FILE serves several units as one device, as FILE describes them: see `iscsi-util volume`.
     #[arg(value_name = "URL")]
     pub unit: String,
-    /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be given again. Without it, the sockets that are
-    /// handed over by whoever starts the program (LISTEN_FDS). NBD has no passwords: whoever reaches the
-    /// address reads and writes the unit. A Unix socket is for processes of the same user, unless
-    /// --socket-mode says otherwise.
-    #[arg(long, short, value_name = "ADDRESS")]
+    /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be repeated.
+    ///
+    /// Without the option the program takes the sockets that its parent hands over (LISTEN_FDS). NBD has no passwords:
+    /// a client that reaches the address reads and writes the unit. A Unix socket admits processes of the same user,
+    /// unless --socket-mode says otherwise.
+    #[arg(long, short, value_name = "ADDRESS", help_heading = heading::CLIENTS)]
     pub listen: Vec<Address>,
-    /// Permissions of the Unix sockets of --listen, octal, as 660. A client needs write permission.
-    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
+    /// Permissions of Unix sockets, octal.
+    ///
+    /// As 660. A client needs write permission.
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode, help_heading = heading::CLIENTS)]
     pub socket_mode: u32,
-    /// Group of the Unix sockets of --listen, by name or number: kvm, with --socket-mode 660, admits QEMU under another user.
-    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    /// Group of Unix sockets, by name or number.
+    ///
+    /// kvm, with --socket-mode 660, admits QEMU under another user.
+    #[arg(long, value_name = "GROUP", value_parser = parse_group, help_heading = heading::CLIENTS)]
     pub socket_group: Option<Gid>,
-    /// The name of the export; it is the default one as well.
-    #[arg(long, value_name = "NAME", default_value = "")]
+    /// Name of the export.
+    ///
+    /// The export is the default one as well, which clients get that name none.
+    #[arg(long, value_name = "NAME", default_value = "", help_heading = heading::CLIENTS)]
     pub export: String,
-    /// Refuses to write.
-    #[arg(long)]
+    /// Refuse writes.
+    #[arg(long, help_heading = heading::CLIENTS)]
     pub read_only: bool,
-    /// Bytes of writes that are answered before the unit has them, 64K to 1G; 0 answers when the unit has. By
-    /// default 32 MiB, and 0 with --shared. A server that is killed loses what it has answered and not
-    /// flushed: 0 is for one that is started anew under clients that go on.
-    #[arg(long, value_name = "SIZE", value_parser = parse_window)]
+    /// Bytes of writes to answer early [default: 32M; 0 with --shared].
+    ///
+    /// 64K to 1G: at most this many bytes are answered before the unit has them. 0 answers when the unit has the data.
+    /// A server that is killed loses what it has answered and not flushed. Use 0 if a new server is started under
+    /// clients that go on.
+    #[arg(long, value_name = "SIZE", value_parser = parse_window, help_heading = heading::CACHE)]
     pub write_behind: Option<Size>,
-    /// Bytes of memory for what was read, and what comes next, up to 64G; 0 for none. By default 64 MiB, and
-    /// none with --shared.
-    #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
+    /// Memory for reads, and for reading ahead [default: 64M; 0 with --shared].
+    ///
+    /// 0 to 64G; 0 keeps nothing.
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache, help_heading = heading::CACHE)]
     pub cache: Option<Size>,
-    /// Other hosts use the unit at the same time: what was read is not kept, unless --cache says so, and
-    /// writes are answered when the unit has them, unless --write-behind says otherwise.
-    #[arg(long)]
+    /// Other hosts use the unit as well.
+    ///
+    /// What was read is not kept, unless --cache is given, and writes are answered when the unit has them, unless
+    /// --write-behind is given.
+    #[arg(long, help_heading = heading::CACHE)]
     pub shared: bool,
-    /// Clients at once, 1 to 4096; further ones are refused. One that comes through no handshake within 30 s is let go, and
-    /// so is one that sends a request, or takes its replies, below 64 KiB/s. An idle client stays.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    /// Most clients that are connected, 1 to 4096.
+    ///
+    /// Further clients are refused. A client is disconnected if its handshake takes more than 30 s, or if it sends a
+    /// request, or takes its replies, at less than 64 KiB/s. An idle client stays.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = heading::CLIENTS)]
     pub max_clients: u16,
-    /// Bytes that requests of all clients may hold, beside the two above, 128M to 3G.
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
+    /// Most bytes in requests of all clients, 128M to 3G.
+    ///
+    /// Beside --write-behind and --cache.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory, help_heading = heading::CACHE)]
     pub memory: Size,
-    /// How long requests wait for a target that is gone, in seconds, before they fail; those that come later fail
-    /// at once, until the target is back. By default 300.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Seconds that requests wait for a lost target [default: 300].
+    ///
+    /// 1 to 86400. After that they fail, and new ones fail immediately, until the target is back.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400), help_heading = heading::LINK)]
     pub patience: Option<u32>,
-    /// How long to wait for a target that is not there yet, as 30s or 5min: nothing listens, the login is refused for
-    /// now, or a unit is missing. Without it the program ends at the first try. For a service that starts with the host.
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    /// Wait for a target that is not ready yet, as 30s or 5min.
+    ///
+    /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
+    /// ends after the first try. `open_patience` in the URL overrides it.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
-    /// Sessions with the unit, 1 to 64; auto begins with what the link needs by the plan, and adds more as long as
-    /// the total rises.
-    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    /// Sessions with the unit, 1 to 64.
+    ///
+    /// `auto` begins with what the link needs by the plan, and adds more while the total rate rises.
+    #[arg(long, value_name = "N|auto", default_value = "auto", help_heading = heading::LINK)]
     pub sessions: SessionCount,
-    /// Ends when the last client has gone.
-    #[arg(long)]
+    /// End when the last client has disconnected.
+    #[arg(long, help_heading = heading::CLIENTS)]
     pub until_last: bool,
-    /// Prints what it serves where as one JSON object when it is ready, and what was done as another at the
-    /// end.
-    #[arg(long)]
+    /// Print a JSON object when ready, and one at the end.
+    ///
+    /// On standard output: the first has what is served, and where; the second what was done.
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub json: bool,
-    /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
-    #[arg(long, value_name = "IQN")]
+    /// iSCSI name of this initiator [default: made from this host].
+    ///
+    /// The default is made from the name and the identity of this host.
+    #[arg(long, value_name = "IQN", help_heading = heading::LINK)]
     pub initiator_name: Option<String>,
     /// Where the passwords are.
     #[command(flatten)]

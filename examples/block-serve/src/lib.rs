@@ -16,6 +16,7 @@ mod full_house;
 mod layers;
 mod listen;
 mod losses;
+mod manual;
 mod memory;
 mod open_files;
 mod outbox;

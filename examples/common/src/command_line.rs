@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::exit;
 
-use clap::{Command, Parser};
+use clap::Command;
 use serde_json::Value;
 
 use crate::failure::{self, Kind};
+use crate::help::{self, Documented};
 use crate::manual;
 use crate::output::{json_line, say};
 use crate::standard_output;
@@ -21,13 +22,16 @@ use crate::standard_output;
 /// Every program also has `--man`, which prints its manual page, and `--completions SHELL`; either ends the
 /// process as well.
 #[must_use]
-pub fn parse<A: Parser>(known: Value) -> A {
-    let command = A::command().args(manual::options());
+pub fn parse<A: Documented>(known: Value) -> A {
+    let command = help::command::<A>();
     let arguments: Vec<_> = env::args_os().skip(1).collect();
-    if let Some(text) = manual::printed(&command, &arguments) {
+    if let Some(text) = manual::printed(&command, &A::MANUAL, &arguments) {
         exit(io::stdout().write_all(&text).map_or(1, |()| 0));
     }
     let help = asked_for_help(&command, &arguments);
+    let is_short = help.as_ref().is_some_and(|words| words.iter().any(|word| word == "-h"));
+    let command = if is_short { help::short(command) } else { command };
+    let again = command.clone();
     let parsed = command.try_get_matches().and_then(|matches| A::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| {
         let may_have_data = arguments.iter().any(|argument| standard_output::is_named_by(argument));
@@ -38,7 +42,7 @@ pub fn parse<A: Parser>(known: Value) -> A {
             error.exit();
         }
         if let Some(help) = help {
-            A::command().args(manual::options()).get_matches_from(help);
+            again.get_matches_from(help);
         }
         let complaint = without_urls(error.to_string(), &arguments);
         let wants_object = is_given("--json") || is_given("--json-lines");
@@ -57,10 +61,16 @@ pub fn parse<A: Parser>(known: Value) -> A {
 fn asked_for_help(command: &Command, arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = arguments.iter().take_while(|word| *word != "--");
     let flag = words.find(|word| *word == "--help" || *word == "-h")?;
-    let first = arguments.first().and_then(|word| word.to_str());
-    let subcommand = first.filter(|word| command.find_subcommand(word).is_some());
-    let name = OsString::from(command.get_name());
-    Some([name].into_iter().chain(subcommand.map(OsString::from)).chain([flag.clone()]).collect())
+    let (mut help, mut command) = (vec![OsString::from(command.get_name())], command);
+    // Subcommands have subcommands of their own.
+    for word in arguments.iter().take_while(|word| *word != flag) {
+        if let Some(subcommand) = command.find_subcommand(word) {
+            help.push(word.clone());
+            command = subcommand;
+        }
+    }
+    help.push(flag.clone());
+    Some(help)
 }
 
 /// A complaint that does not repeat the URLs among the arguments, nor a part of one.
@@ -87,13 +97,16 @@ mod tests {
 
     #[test]
     fn help_is_found_where_a_value_lacks_before_it() {
-        let command = Command::new("program").subcommand(Command::new("copy"));
+        let copy = Command::new("copy").subcommand(Command::new("all"));
+        let command = Command::new("program").subcommand(copy);
         let help = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(OsString::from).collect();
             asked_for_help(&command, &words)
         };
         assert_eq!(help(&["--jobs", "--help"]).unwrap(), ["program", "--help"]);
         assert_eq!(help(&["copy", "--offset", "-h"]).unwrap(), ["program", "copy", "-h"]);
+        let help_of_all = ["program", "copy", "all", "--help"];
+        assert_eq!(help(&["--json", "copy", "all", "--offset", "--help"]).unwrap(), help_of_all);
         assert_eq!(help(&["copy", "--offset"]), None);
         assert_eq!(help(&["--", "--help"]), None);
     }

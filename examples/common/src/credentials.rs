@@ -13,18 +13,23 @@ use thiserror::Error as ThisError;
 use tokio::task::spawn_blocking;
 
 use crate::failure::file_advice;
+use crate::help::heading;
 use crate::output::say;
 use crate::password_file;
 
 /// The files of the passwords of a unit.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PasswordFiles {
-    /// Reads the CHAP password from the first line of FILE, for each unit whose URL has none: it is seen
-    /// neither in a list of processes nor in the environment.
-    #[arg(long, value_name = "FILE", global = true)]
+    /// Read the CHAP password from the first line of FILE.
+    ///
+    /// It is for each unit whose URL has no password. Neither a list of processes nor the environment shows it.
+    #[arg(long, value_name = "FILE", global = true, help_heading = heading::CREDENTIALS)]
     pub password_file: Option<PathBuf>,
-    /// Reads the password that the target must prove (mutual CHAP) from the first line of FILE.
-    #[arg(long, value_name = "FILE", global = true)]
+    /// Read the target's password (mutual CHAP) from FILE.
+    ///
+    /// The target must prove that it knows the password, which is the first line of FILE. It is for each unit whose URL
+    /// has no such password.
+    #[arg(long, value_name = "FILE", global = true, help_heading = heading::CREDENTIALS)]
     pub target_password_file: Option<PathBuf>,
 }
 

@@ -3,6 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`command_line`] | what the command line says, or that it is wrong |
+//! | [`help`] | headings of options, examples, what the manual page says beside them |
 //! | [`failure`] | how a failure is told to programs |
 //! | [`host_lock`] | that two processes of this host do not work on one thing |
 //! | `manual` | the manual page, and what shells need to complete the command line |
@@ -24,6 +25,7 @@ pub mod boxed;
 pub mod command_line;
 pub mod credentials;
 pub mod failure;
+pub mod help;
 pub mod host_lock;
 pub mod log;
 mod manual;

@@ -1,45 +1,102 @@
 //! The manual page of a program, and what shells need to complete its command line.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 
-use clap::builder::{EnumValueParser, Resettable};
-use clap::{Arg, ArgAction, Command, ValueEnum};
+use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::help::Manual;
 
 const COMPLETIONS: &str = "--completions";
 const MAN: &str = "--man";
 
-/// The options that print them, each of which stands alone.
-pub(crate) fn options() -> [Arg; 2] {
-    // They belong to none of the groups that a program has.
-    let option = |name: &'static str| {
-        Arg::new(name).long(name).exclusive(true).help_heading(Resettable::Reset)
-    };
-    [
-        option("completions")
-            .value_name("SHELL")
-            .value_parser(EnumValueParser::<Shell>::new())
-            .help("Prints what SHELL needs to complete the command line; stands alone"),
-        option("man").action(ArgAction::SetTrue).help("Prints the manual page; stands alone"),
-    ]
-}
-
 /// What is to be printed in the place of any work, if one of the options stands alone.
-pub(crate) fn printed(command: &Command, arguments: &[OsString]) -> Option<Vec<u8>> {
+pub(crate) fn printed(
+    command: &Command,
+    texts: &Manual,
+    arguments: &[OsString],
+) -> Option<Vec<u8>> {
     let arguments: Option<Vec<&str>> = arguments.iter().map(|argument| argument.to_str()).collect();
     match arguments?.as_slice() {
-        [MAN] => manual(command),
+        [MAN] => page(command, texts).ok(),
         [COMPLETIONS, shell] => completions(command, shell),
         [one] => completions(command, one.strip_prefix(COMPLETIONS)?.strip_prefix('=')?),
         _ => None,
     }
 }
 
-fn manual(command: &Command) -> Option<Vec<u8>> {
-    let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page).ok()?;
-    Some(page)
+/// The whole page. Subcommands have no pages of their own, so each is a section of this one.
+fn page(command: &Command, texts: &Manual) -> io::Result<Vec<u8>> {
+    let (man, mut page) = (Man::new(command.clone()), Vec::new());
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    for subcommand in command.get_subcommands() {
+        section_of_subcommand(command.get_name(), subcommand, &mut page)?;
+    }
+    for (title, rows) in [
+        ("EXIT STATUS", texts.exit_status),
+        ("ENVIRONMENT", texts.environment),
+        ("FILES", texts.files),
+    ] {
+        rows_section(title, rows, &mut page)?;
+    }
+    examples(texts, &mut page)?;
+    man.render_version_section(&mut page)?;
+    Ok(page)
+}
+
+fn section_of_subcommand(above: &str, command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let name = format!("{above} {}", command.get_name());
+    let man = Man::new(command.clone().bin_name(&name));
+    let mut text = Vec::new();
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
+    // The headings of a subcommand stand below its own.
+    for line in text.lines() {
+        match line.strip_prefix(".SH ") {
+            Some(title) => writeln!(page, ".SS {title}")?,
+            None => writeln!(page, "{line}")?,
+        }
+    }
+    for subcommand in command.get_subcommands() {
+        section_of_subcommand(&name, subcommand, page)?;
+    }
+    Ok(())
+}
+
+fn rows_section(title: &str, rows: &[(&str, &str)], page: &mut Vec<u8>) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut roff = Roff::new();
+    roff.control("SH", [title]);
+    for (name, meaning) in rows {
+        roff.control("TP", []).text([bold(*name)]).text([roman(*meaning)]);
+    }
+    roff.to_writer(page)
+}
+
+fn examples(texts: &Manual, page: &mut Vec<u8>) -> io::Result<()> {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXAMPLES"]);
+    for (what, line) in texts.examples {
+        roff.control("PP", []).text([roman(format!("{what}:"))]);
+        roff.control("RS", ["4"]).control("EX", []);
+        for line in line.lines() {
+            roff.text([bold(line)]);
+        }
+        roff.control("EE", []).control("RE", []);
+    }
+    roff.to_writer(page)
 }
 
 fn completions(command: &Command, shell: &str) -> Option<Vec<u8>> {

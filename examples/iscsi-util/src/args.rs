@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use iscsi_examples_common::credentials::PasswordFiles;
+use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
 
 use crate::capacity::Capacity;
@@ -19,29 +20,31 @@ use crate::reservations::Reservations;
 use crate::reserve::{Clear, Preempt, Register, Reserve};
 use crate::volume::Volume;
 
-/// Asks iSCSI targets and their units what they are, how far they are and how fast.
+/// Ask iSCSI targets and their units what they are, how far away, and how fast
 ///
-/// URL is iscsi://user@host:port/target/lun?option=value, where user, port and options may be left out. The password of
-/// the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as
-/// well. In a URL all users of the host may see it.
+/// A URL is iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port and options may be left out. A password
+/// is best read from a file (--password-file): all users of this host can see one that is in a URL.
 ///
-/// Answers go to standard output, progress and errors to standard error. The exit status is 0 when
-/// the answer is complete, 1 after an error, 2 for a wrong command line, 130 after an interrupt.
+/// `iscsi-util help COMMAND` explains a command. Answers go to standard output, progress and errors to standard error.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "iscsi-util", version, arg_required_else_help = false)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Prints the answer, or why there is none, as one JSON object.
-    #[arg(long, global = true)]
+    /// Print the answer, or the error, as one JSON object.
+    #[arg(long, global = true, help_heading = heading::OUTPUT)]
     pub json: bool,
-    /// How long to wait for a target that is not up yet, as 30s or 5min: nothing listens, it refuses the login for now, or the unit
-    /// is missing. By default there is one try. A URL may say otherwise (open_patience).
-    #[arg(long, value_name = "TIME", global = true, value_parser = time::parse)]
+    /// Wait for a target that is not ready yet, as 30s or 5min.
+    ///
+    /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
+    /// ends after the first try. `open_patience` in the URL overrides it.
+    #[arg(long, value_name = "TIME", global = true, value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
-    /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
-    #[arg(long, value_name = "IQN", global = true)]
+    /// iSCSI name of this initiator [default: made from this host].
+    ///
+    /// The default is made from the name and the identity of this host.
+    #[arg(long, value_name = "IQN", global = true, help_heading = heading::LINK)]
     pub initiator_name: Option<String>,
     /// Where the passwords are.
     #[command(flatten)]
@@ -51,39 +54,41 @@ pub struct Args {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Lists the targets behind a portal, and the portals of each (SendTargets).
+    /// List the targets of a portal, and the portals of each (SendTargets)
     Discover(Discover),
-    /// Lists the logical units of a target: type, vendor, product, capacity (REPORT LUNS).
+    /// List the units of a target: type, vendor, product, capacity (REPORT LUNS)
     Luns(Luns),
-    /// Shows what a unit says of itself: standard INQUIRY data and vital product data, decoded.
+    /// Show what a unit reports of itself: INQUIRY data and vital product data
     Inquiry(Inquiry),
-    /// Shows how much a unit holds, and in which blocks.
+    /// Show the capacity of a unit, its block size, and whether it is thin
     Capacity(Capacity),
-    /// Shows which parts of a unit hold data (GET LBA STATUS).
+    /// Show which parts of a unit hold data (GET LBA STATUS)
     Extents(Extents),
-    /// Deallocates the blocks of a range (UNMAP). What they held is lost.
+    /// Deallocate the blocks of a range (UNMAP); their data are lost
+    ///
+    /// Whole blocks only. The unit is flushed at the end.
     Discard(Discard),
-    /// Measures round trips to the target (NOP-Out).
+    /// Measure round trips to the target (NOP-Out)
     Ping(Ping),
-    /// Measures how fast a unit can be read, or written.
+    /// Measure how fast a unit can be read, or written
     Perf(Perf),
-    /// Shows who is registered with a unit, and how it is reserved (PERSISTENT RESERVE IN).
+    /// Show registrations with a unit, and its reservation (PERSISTENT RESERVE IN)
     Reservations(Reservations),
-    /// Registers this initiator with a unit by a key, or ends that.
+    /// Register this initiator with a unit by a key, or end its registration
     Register(Register),
-    /// Reserves a unit for this initiator, which has registered.
+    /// Reserve a unit for this initiator, which has registered
     Reserve(Reserve),
-    /// Gives up the reservation that this initiator holds.
+    /// Release the reservation that this initiator holds
     Release(Reserve),
-    /// Fences others off: ends all registrations by their key, and takes the reservation over.
+    /// End all registrations by another key, and take their reservation over
     Preempt(Preempt),
-    /// Ends the reservation of a unit, and all registrations.
+    /// End the reservation of a unit, and all registrations
     Clear(Clear),
-    /// Shows through which ports a unit is reached, and how well (REPORT TARGET PORT GROUPS).
+    /// Show the ports of a unit, and their states (REPORT TARGET PORT GROUPS)
     PortGroups(PortGroups),
-    /// Asks for another state of a group of ports (SET TARGET PORT GROUPS).
+    /// Request another state for a group of ports (SET TARGET PORT GROUPS)
     SetPortGroup(SetPortGroup),
-    /// Describes several units as one device, which programs take as volume:FILE.
+    /// Describe several units as one device, which programs take as volume:FILE
     Volume(Volume),
 }
 

@@ -14,7 +14,7 @@ use crate::table::Table;
 /// The options of `capacity`.
 #[derive(Clone, Debug, Args)]
 pub struct Capacity {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
 }
 

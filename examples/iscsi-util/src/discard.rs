@@ -1,6 +1,7 @@
 //! Blocks given back: UNMAP (SBC-3 §5.28).
 
 use clap::Args;
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, Session};
 use serde_json::json;
@@ -12,16 +13,22 @@ use crate::report::Report;
 /// The options of `discard`.
 #[derive(Clone, Debug, Args)]
 pub struct Discard {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
-    /// Where the range begins, bytes; K, M, G and T are powers of 1024.
-    #[arg(long, value_name = "SIZE")]
+    /// First byte of the range.
+    ///
+    /// K, M, G and T are powers of 1024.
+    #[arg(long, value_name = "SIZE", help_heading = heading::RANGE)]
     pub offset: Size,
-    /// How long it is, bytes. Blocks that it only touches stay as they are.
-    #[arg(long, value_name = "SIZE")]
+    /// Bytes of the range.
+    ///
+    /// A block that is only partly in the range stays as it is.
+    #[arg(long, value_name = "SIZE", help_heading = heading::RANGE)]
     pub length: Size,
-    /// Agrees that what the range held is lost. Without it nothing is done.
-    #[arg(long)]
+    /// Agree that the data of the range are lost.
+    ///
+    /// Without it nothing is done.
+    #[arg(long, help_heading = heading::CONFIRMATION)]
     pub yes: bool,
 }
 

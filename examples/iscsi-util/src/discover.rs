@@ -11,7 +11,9 @@ use crate::report::Report;
 /// The options of `discover`.
 #[derive(Clone, Debug, Args)]
 pub struct Discover {
-    /// The portal: iscsi://host:port. A target and a unit in it do not matter.
+    /// Portal: iscsi://HOST:PORT.
+    ///
+    /// A target and a unit in the URL are ignored.
     pub url: String,
 }
 

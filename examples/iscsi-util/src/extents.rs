@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::device::{Extent, ExtentState};
 use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, Session};
@@ -16,16 +17,20 @@ use crate::table::Table;
 /// The options of `extents`.
 #[derive(Clone, Debug, Args)]
 pub struct Extents {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
-    /// Where to begin, bytes; K, M, G and T are powers of 1024.
-    #[arg(long, value_name = "SIZE", default_value = "0")]
+    /// First byte of the range.
+    ///
+    /// K, M, G and T are powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "0", help_heading = heading::RANGE)]
     pub offset: Size,
-    /// How far to look, bytes; without it to the end of the unit.
-    #[arg(long, value_name = "SIZE")]
+    /// Bytes of the range [default: up to the end of the unit].
+    #[arg(long, value_name = "SIZE", help_heading = heading::RANGE)]
     pub length: Option<Size>,
-    /// How many extents are asked for at most, since a unit may have one for each of its blocks.
-    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    /// Most extents to list.
+    ///
+    /// A unit may have one for each of its blocks.
+    #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = heading::RANGE)]
     pub max: usize,
 }
 

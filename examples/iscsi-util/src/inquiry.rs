@@ -4,6 +4,7 @@ mod page;
 
 use bytes::Bytes;
 use clap::Args;
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::LogicalUnit;
 use iscsi_initiator::scsi::vpd::SupportedPages;
 use serde_json::json;
@@ -17,14 +18,15 @@ use crate::unit;
 /// The options of `inquiry`.
 #[derive(Clone, Debug, Args)]
 pub struct Inquiry {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
-    /// A page of vital product data by its code in hexadecimal in place of the standard data: 0, 80,
-    /// 83, b0, b1 and b2 are decoded, others shown as bytes.
-    #[arg(long, value_name = "PAGE", value_parser = parse_page, conflicts_with = "all")]
+    /// Show a page of vital product data, by its hexadecimal code.
+    ///
+    /// In place of the standard data. 0, 80, 83, b0, b1 and b2 are decoded; other pages are shown as bytes.
+    #[arg(long, value_name = "PAGE", value_parser = parse_page, conflicts_with = "all", help_heading = heading::OUTPUT)]
     pub page: Option<u8>,
-    /// The standard data, and all pages that the unit lists.
-    #[arg(long)]
+    /// Show the standard data, and all pages that the unit lists.
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub all: bool,
 }
 

@@ -20,6 +20,7 @@ pub mod error;
 pub mod extents;
 pub mod inquiry;
 pub mod luns;
+mod manual;
 pub mod perf;
 pub mod ping;
 pub mod port_groups;

@@ -19,7 +19,9 @@ const AT_ONCE: usize = 16;
 /// The options of `luns`.
 #[derive(Clone, Debug, Args)]
 pub struct Luns {
-    /// The target: iscsi://host/target. A unit in it does not matter.
+    /// Target: iscsi://HOST/TARGET.
+    ///
+    /// A unit in the URL is ignored.
     pub url: String,
 }
 

@@ -6,6 +6,7 @@ mod measured;
 use std::time::Duration;
 
 use clap::Args;
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::{Size, SizeError};
 use iscsi_initiator::{Disk, Error as InitiatorError, Options, Sessions};
 use serde_json::json;
@@ -33,31 +34,39 @@ const LOGOUT: Duration = Duration::from_secs(3);
 /// The options of `perf`.
 #[derive(Clone, Debug, Args)]
 pub struct Perf {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
-    /// Writes in place of reading. What the unit holds is lost.
-    #[arg(long)]
+    /// Write; the data of the unit are lost.
+    ///
+    /// Needs --yes.
+    #[arg(long, help_heading = heading::MEASUREMENT)]
     pub write: bool,
-    /// Goes to random places in place of one after the other.
-    #[arg(long)]
+    /// Access random places, not one after the other.
+    #[arg(long, help_heading = heading::MEASUREMENT)]
     pub random: bool,
-    /// Bytes of a request, 512 to 64M, whole blocks; K and M are powers of 1024.
-    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
+    /// Bytes of a request, 512 to 64M.
+    ///
+    /// Whole blocks of the unit; K and M are powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size, help_heading = heading::MEASUREMENT)]
     pub size: Size,
-    /// Requests under way at once, 1 to 1024; with all their bytes at most 1 GiB.
+    /// Concurrent requests, 1 to 1024.
+    ///
+    /// Together at most 1 GiB.
     #[arg(long, value_name = "N", default_value_t = 32,
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = heading::MEASUREMENT)]
     pub depth: u32,
-    /// How long to go on, 1 to 3600 seconds.
+    /// Seconds to go on, 1 to 3600.
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+          value_parser = clap::value_parser!(u64).range(1..=3600), help_heading = heading::MEASUREMENT)]
     pub seconds: u64,
     /// Sessions with the unit, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_SESSIONS))]
+          value_parser = clap::value_parser!(u32).range(1..=MAX_SESSIONS), help_heading = heading::LINK)]
     pub sessions: u32,
-    /// Agrees that what the unit holds is lost. Without it nothing is written.
-    #[arg(long)]
+    /// Agree that the data of the unit are lost.
+    ///
+    /// Without it nothing is written.
+    #[arg(long, help_heading = heading::CONFIRMATION)]
     pub yes: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::{Error as InitiatorError, Session};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -18,17 +19,21 @@ const MAX_INTERVAL: f64 = 3600.0;
 /// The options of `ping`.
 #[derive(Clone, Debug, Args)]
 pub struct Ping {
-    /// The target: iscsi://host/target. A unit in it does not matter.
+    /// Target: iscsi://HOST/TARGET.
+    ///
+    /// A unit in the URL is ignored.
     pub url: String,
-    /// How many pings to send, 1 to 1000000.
+    /// Number of pings, 1 to 1000000.
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = heading::MEASUREMENT)]
     pub count: u32,
-    /// Seconds from one ping to the next, 0 to 3600; one waits for the answer to the one before.
-    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
+    /// Seconds from one ping to the next, 0 to 3600.
+    ///
+    /// A ping waits for the answer to the one before.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval, help_heading = heading::MEASUREMENT)]
     pub interval: Duration,
-    /// Tells the result only, not each ping.
-    #[arg(long)]
+    /// Print the result only, not each ping.
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub quiet: bool,
 }
 

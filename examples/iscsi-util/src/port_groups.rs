@@ -2,6 +2,7 @@
 //! §6.45).
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::scsi::{
     AccessState, SetTargetPortGroups, StateChange, TargetPortGroup, TargetPortGroupSupport,
     TargetPortGroups,
@@ -18,34 +19,36 @@ use crate::unit;
 /// The options of `port-groups`.
 #[derive(Clone, Debug, Args)]
 pub struct PortGroups {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
 }
 
 /// The options of `set-port-group`.
 #[derive(Clone, Debug, Args)]
 pub struct SetPortGroup {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
-    /// The number of the group.
+    /// Number of the group.
     pub group: u16,
-    /// The state that its ports shall have.
+    /// New state of its ports.
     pub state: State,
-    /// Agrees that initiators may lose their ways to the unit. Without it nothing is done.
-    #[arg(long)]
+    /// Agree that initiators may lose their paths to the unit.
+    ///
+    /// Without it nothing is done.
+    #[arg(long, help_heading = heading::CONFIRMATION)]
     pub yes: bool,
 }
 
 /// The states that can be asked for, as they are written on the command line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum State {
-    /// Takes every command, as fast as the device can.
+    /// Takes all commands, at full speed.
     ActiveOptimized,
-    /// Takes every command, more slowly.
+    /// Takes all commands, more slowly.
     ActiveNonOptimized,
-    /// Takes no reads and writes, and could soon.
+    /// Takes no reads or writes, but can become active soon.
     Standby,
-    /// The same, for longer.
+    /// Takes no reads or writes, and needs longer to become active.
     Unavailable,
 }
 

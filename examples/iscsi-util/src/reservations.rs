@@ -16,7 +16,7 @@ use crate::table::Table;
 /// The options of `reservations`.
 #[derive(Clone, Debug, Args)]
 pub struct Reservations {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
 }
 

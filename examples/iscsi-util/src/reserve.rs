@@ -4,6 +4,7 @@
 //! run registers another one can end, all runs have the same ISID unless told otherwise.
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::scsi::Status;
 use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
 use iscsi_initiator::{Error as InitiatorError, Options, Session, Url};
@@ -20,16 +21,23 @@ const ISID: [u8; 3] = *b"utl";
 /// What all changes have in common.
 #[derive(Clone, Debug, Args)]
 pub struct Change {
-    /// The unit: iscsi://host/target/lun.
+    /// Unit: iscsi://HOST/TARGET/LUN.
     pub url: String,
-    /// The key of this initiator: 1 to 16 hexadecimal digits behind 0x.
-    #[arg(long, value_name = "KEY")]
+    /// Key of this initiator: 0x, and 1 to 16 hexadecimal digits.
+    ///
+    /// For `register`, the key 0x0 ends the registration.
+    #[arg(long, value_name = "KEY", help_heading = heading::RESERVATION)]
     pub key: ReservationKey,
-    /// The random part of the session's ISID, 6 hexadecimal digits: with the initiator's name, it is who speaks.
-    #[arg(long, value_name = "HEX", value_parser = isid)]
+    /// Random part of the session's ISID, 6 hexadecimal digits.
+    ///
+    /// A registration belongs to the name of the initiator, the ISID of its session, and the port of the target. By
+    /// default all runs have the same ISID, so that one run can end what another has begun.
+    #[arg(long, value_name = "HEX", value_parser = isid, help_heading = heading::RESERVATION)]
     pub isid: Option<[u8; 3]>,
-    /// Agrees that other initiators may lose their access to the unit, or gain it. Without it nothing is done.
-    #[arg(long)]
+    /// Agree that other initiators may lose, or gain, access to the unit.
+    ///
+    /// Without it nothing is done.
+    #[arg(long, help_heading = heading::CONFIRMATION)]
     pub yes: bool,
 }
 
@@ -39,8 +47,10 @@ pub struct Register {
     /// What all changes have in common. The key 0x0 ends the registration.
     #[command(flatten)]
     pub change: Change,
-    /// Has the unit keep registrations over a loss of power, where it can (APTPL).
-    #[arg(long)]
+    /// Keep registrations over a loss of power (APTPL).
+    ///
+    /// If the unit can.
+    #[arg(long, help_heading = heading::RESERVATION)]
     pub persist: bool,
 }
 
@@ -50,8 +60,8 @@ pub struct Reserve {
     /// What all changes have in common.
     #[command(flatten)]
     pub change: Change,
-    /// Who may do what while the unit is reserved.
-    #[arg(long = "type", value_name = "TYPE")]
+    /// Type of the reservation.
+    #[arg(long = "type", value_name = "TYPE", help_heading = heading::RESERVATION)]
     pub kind: Type,
 }
 
@@ -61,11 +71,11 @@ pub struct Preempt {
     /// What all changes have in common, and the type from then on.
     #[command(flatten)]
     pub reserve: Reserve,
-    /// The key of those that lose their registration.
-    #[arg(long, value_name = "KEY")]
+    /// Key of the registrations to end.
+    #[arg(long, value_name = "KEY", help_heading = heading::RESERVATION)]
     pub victim: ReservationKey,
-    /// Ends the commands that they have under way as well.
-    #[arg(long)]
+    /// Abort their commands in flight as well.
+    #[arg(long, help_heading = heading::RESERVATION)]
     pub abort: bool,
 }
 
@@ -80,17 +90,17 @@ pub struct Clear {
 /// The types of reservations, as they are written on the command line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Type {
-    /// The holder alone writes.
+    /// Only the holder may write.
     WriteExclusive,
-    /// The holder alone reads and writes.
+    /// Only the holder may read and write.
     ExclusiveAccess,
-    /// Those who have registered write.
+    /// Registered initiators may write.
     WriteExclusiveRegistrantsOnly,
-    /// Those who have registered read and write.
+    /// Registered initiators may read and write.
     ExclusiveAccessRegistrantsOnly,
-    /// Those who have registered write, and all of them hold it.
+    /// Registered initiators may write, and all of them hold the reservation.
     WriteExclusiveAllRegistrants,
-    /// Those who have registered read and write, and all of them hold it.
+    /// Registered initiators may read and write, and all of them hold the reservation.
     ExclusiveAccessAllRegistrants,
 }
 

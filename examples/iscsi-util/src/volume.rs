@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_examples_common::volume as file;
 use iscsi_initiator::device::Device as _;
 use iscsi_initiator::tuning::Size;
@@ -34,36 +35,48 @@ pub struct Volume {
 /// What to do with a volume.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Describes units as one device with the layout of RAID-0, in the order in which they are named. The description
-    /// goes to a file, or to standard output; other programs take it as volume:FILE.
+    /// Describe units as one device with the layout of RAID-0, in their order
+    ///
+    /// The description goes to a file, or to standard output. Other programs take it as volume:FILE.
     Create(Create),
-    /// Describes units that mdadm has made an array of (level 0, metadata 1.2), in the order of their roles.
+    /// Describe units that are an array of mdadm (level 0, metadata 1.2)
+    ///
+    /// The order is that of their roles in the array.
     Import(Import),
-    /// Shows what a file describes, and what is found of it.
+    /// Show what a file describes, and what is found of it
     Show(Described),
-    /// Tells whether the units are what a file describes: those, in that order, as large as they were, with their
-    /// superblocks. Nothing is written.
+    /// Check that the units are those that a file describes
+    ///
+    /// In that order, as large as they were, and with their superblocks. Nothing is written.
     Check(Described),
 }
 
 /// The options of `volume create`.
 #[derive(Clone, Debug, Args)]
 pub struct Create {
-    /// The units in their order, 2 to 64: iscsi://host/target/lun. A password in one is not kept.
+    /// 2 to 64 units in their order: iscsi://HOST/TARGET/LUN.
+    ///
+    /// A password in a URL is not kept.
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Bytes in a row on one unit, a power of two from 64K to 4M.
-    #[arg(long, value_name = "SIZE", default_value = "512K")]
+    /// Consecutive bytes on one unit.
+    ///
+    /// A power of two from 64K to 4M.
+    #[arg(long, value_name = "SIZE", default_value = "512K", help_heading = heading::VOLUME)]
     pub chunk: Size,
-    /// Writes superblocks of Linux md to the units, so that mdadm --assemble makes the same device of them. Without it
-    /// nothing is written to them, and the data begin at their first byte.
-    #[arg(long, value_name = "VERSION")]
+    /// Write superblocks of Linux md to the units.
+    ///
+    /// `mdadm --assemble` makes the same device of them. Needs --yes. Without the option nothing is written to the
+    /// units, and the data begin at their first byte.
+    #[arg(long, value_name = "VERSION", help_heading = heading::VOLUME)]
     pub metadata: Option<Metadata>,
-    /// Agrees that the superblocks are written over what stands there. Without it nothing is done.
-    #[arg(long)]
+    /// Agree that superblocks overwrite data of the units.
+    ///
+    /// Without it nothing is done.
+    #[arg(long, help_heading = heading::CONFIRMATION)]
     pub yes: bool,
-    /// Writes the description to a new file.
-    #[arg(long, value_name = "FILE")]
+    /// Write the description to a new file [default: standard output].
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub output: Option<PathBuf>,
 }
 
@@ -78,18 +91,18 @@ pub enum Metadata {
 /// The options of `volume import`.
 #[derive(Clone, Debug, Args)]
 pub struct Import {
-    /// All units of the array, in any order: iscsi://host/target/lun.
+    /// All units of the array, in any order: iscsi://HOST/TARGET/LUN.
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Writes the description to a new file.
-    #[arg(long, value_name = "FILE")]
+    /// Write the description to a new file [default: standard output].
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub output: Option<PathBuf>,
 }
 
 /// The options of `volume show` and `volume check`.
 #[derive(Clone, Debug, Args)]
 pub struct Described {
-    /// The file that describes the volume.
+    /// File that describes the volume.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }

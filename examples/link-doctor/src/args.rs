@@ -5,49 +5,64 @@ use std::time::Duration;
 
 use clap::Parser;
 use iscsi_examples_common::credentials::PasswordFiles;
+use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
 use iscsi_initiator::tuning::{Bandwidth, Policy, Tuning};
 
-/// Measures the link to an iSCSI target and explains it. Nothing is ever written to the unit.
+/// Measure the link to an iSCSI target, and explain what limits it
 ///
-/// The URL is iscsi://user@host:port/target/lun?option=value, where user, port, unit and options may be left out; without a
-/// unit nothing is read. The password of the user is best read from a file (--password-file); LIBISCSI_CHAP_USERNAME and
-/// LIBISCSI_CHAP_PASSWORD are read as well. In a URL all users of the host may see it.
+/// Nothing is ever written to the unit.
 ///
-/// The report goes to standard output, progress and errors to standard error. The exit status is 0
-/// when the report is complete, 3 when it is and packets of full length do not arrive (a path-MTU black
-/// hole), 1 after an error, 2 for a wrong command line, 130 after an interrupt; whatever was measured by
-/// then is reported all the same.
+/// The report goes to standard output, progress and errors to standard error. After an error or an interruption the
+/// report has all that was measured before.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "link-doctor", version)]
 pub struct Args {
-    /// The target, and the unit to read: iscsi://host/target/lun.
+    /// Target, and unit to read: iscsi://HOST/TARGET/LUN.
+    ///
+    /// iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port, unit and options may be left out; without
+    /// a unit nothing is read. A password is best read from a file (--password-file): all users of this host can see
+    /// one that is in a URL.
     pub url: String,
-    /// The rate of the narrowest part of the link, if it is known: 100mbit, 1gbit.
-    #[arg(long, value_name = "RATE")]
+    /// Rate of the narrowest part of the link, if known: 100mbit, 1gbit.
+    ///
+    /// Without it the rate is assumed, or what the reads fill.
+    #[arg(long, value_name = "RATE", help_heading = heading::LINK)]
     pub bandwidth: Option<Bandwidth>,
-    /// Who decides about the socket: auto, static, autotune, thesis or off.
-    #[arg(long, value_name = "POLICY", default_value_t = Policy::Auto)]
+    /// How socket buffers are chosen.
+    ///
+    /// `auto` leaves them to the kernel as far as its tuning reaches, and sets them beyond. `static` sets them to what
+    /// the link needs. `autotune` never sets them. `thesis` follows Zhang and MacGregor (2011): by round-trip time, its
+    /// stability, and memory. `off` sets nothing but TCP_NODELAY.
+    #[arg(long, value_name = "POLICY", default_value_t = Policy::Auto, help_heading = heading::LINK)]
     pub tune: Policy,
-    /// The congestion control to use, by its name in the kernel.
-    #[arg(long, value_name = "NAME")]
+    /// TCP congestion control, by its name in the kernel.
+    ///
+    /// Without the option it is the default of the kernel, or what the policy asks for.
+    #[arg(long, value_name = "NAME", help_heading = heading::LINK)]
     pub congestion: Option<String>,
-    /// How long to read, 1 to 3600 seconds.
+    /// Seconds to read, 1 to 3600.
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+          value_parser = clap::value_parser!(u64).range(1..=3600), help_heading = heading::MEASUREMENT)]
     pub seconds: u64,
-    /// Reads under way at once, 1 to 256; auto is what the plan says.
-    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    /// Concurrent reads, 1 to 256.
+    ///
+    /// `auto` takes the number of the plan.
+    #[arg(long, value_name = "N|auto", default_value = "auto", help_heading = heading::MEASUREMENT)]
     pub depth: Depth,
-    /// How long to wait for a target that is not up yet, as 30s or 5min: nothing listens, it refuses the login for now, or the unit
-    /// is missing. By default there is one try. A URL may say otherwise (open_patience).
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    /// Wait for a target that is not ready yet, as 30s or 5min.
+    ///
+    /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
+    /// ends after the first try. `open_patience` in the URL overrides it.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
-    /// Prints the report, or why there is none, as one JSON object.
-    #[arg(long)]
+    /// Print the report, or the error, as one JSON object.
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub json: bool,
-    /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
-    #[arg(long, value_name = "IQN")]
+    /// iSCSI name of this initiator [default: made from this host].
+    ///
+    /// The default is made from the name and the identity of this host.
+    #[arg(long, value_name = "IQN", help_heading = heading::LINK)]
     pub initiator_name: Option<String>,
     /// Where the passwords are.
     #[command(flatten)]

@@ -21,6 +21,7 @@ mod doctor;
 pub mod error;
 pub mod facts;
 pub mod lio;
+mod manual;
 pub mod path;
 pub mod ping;
 mod progress;

@@ -3,41 +3,53 @@
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::Size;
 
 use super::link::parse_io_size;
 
 /// What is copied.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What is copied")]
 pub struct ContentArgs {
-    /// The first byte of the source to copy; K, M, G and T are powers of 1024.
-    #[arg(long, value_name = "SIZE", default_value = "0")]
+    /// First byte of the source to copy.
+    ///
+    /// K, M, G and T are powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "0", help_heading = heading::ENDS)]
     pub offset: Size,
-    /// How many bytes to copy; without it all to the end of the source.
-    #[arg(long, value_name = "SIZE")]
+    /// Number of bytes to copy [default: up to the end of the source].
+    #[arg(long, value_name = "SIZE", help_heading = heading::ENDS)]
     pub length: Option<Size>,
-    /// Where in the destination the first byte goes. What lies before it and behind the copy stays, also
-    /// in a file, which otherwise ends up as long as the copy.
-    #[arg(long, value_name = "SIZE")]
+    /// Where in the destination the first byte goes.
+    ///
+    /// What lies before it and behind the copy stays, also in a regular file. Without the option the copy begins at the
+    /// start of the destination, and a regular file ends up as long as the copy.
+    #[arg(long, value_name = "SIZE", help_heading = heading::ENDS)]
     pub destination_offset: Option<Size>,
-    /// Zeros in data, in runs of SIZE and longer, are not sent; 512 to 64M, off sends them. What the
-    /// source says to be a hole is not read in either case.
-    #[arg(long, value_name = "SIZE|off", default_value = "64K")]
+    /// Do not send runs of zeros of SIZE or longer.
+    ///
+    /// 512 to 64M, rounded up to whole blocks of a unit; `off` sends all zeros. In either case the source is not read
+    /// where it reports a hole.
+    #[arg(long, value_name = "SIZE|off", default_value = "64K", help_heading = heading::TRANSFER)]
     pub zero_granularity: ZeroGranularity,
-    /// Reads the source also where it reports holes, and with --verify the destination as well. Some file systems have reported
-    /// data as holes. Zeros that are read are still not sent.
-    #[arg(long)]
+    /// Read the source also where it reports holes.
+    ///
+    /// Some file systems have reported data as holes. With `--verify` the destination is read there as well. Zeros that are
+    /// read are still not sent.
+    #[arg(long, help_heading = heading::TRANSFER)]
     pub read_holes: bool,
-    /// The destination reads as zeros everywhere, so zeros need not be made there. Where that is not so,
-    /// what stood in the place of a zero stays.
-    #[arg(long)]
+    /// The destination reads as zeros everywhere: write no zeros.
+    ///
+    /// Without the option the destination is asked. With it, what the destination holds in the place of zeros stays
+    /// there.
+    #[arg(long, help_heading = heading::TRANSFER)]
     pub destination_is_zero: bool,
-    /// Reads the destination back and compares it: with what was read from the source (read, also without
-    /// a MODE); or with all that --digests knows, also of earlier copies (digests). Holes of the source must be zeros at the
-    /// destination: where that reports that it holds no data, it is believed, unless there is --read-holes.
+    /// Read the destination back and compare it.
+    ///
+    /// `--verify` alone means `--verify=read`. Holes of the source must be zeros at the destination: where that reports that it
+    /// holds no data, the report is believed, unless there is `--read-holes`. Data that are read back may come from a cache
+    /// of the destination.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = VerifyMode::None,
-          default_missing_value = "read", num_args = 0..=1, require_equals = true)]
+          default_missing_value = "read", num_args = 0..=1, require_equals = true, help_heading = heading::RESUME_AND_VERIFY)]
     pub verify: VerifyMode,
 }
 
@@ -58,11 +70,11 @@ impl Default for ContentArgs {
 /// What the destination is compared with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum VerifyMode {
-    /// Nothing: it is not read back.
+    /// Not at all.
     None,
-    /// What was read from the source.
+    /// With checksums of what was read from the source.
     Read,
-    /// What copies have kept of it.
+    /// With all that the file of --digests holds, also from earlier copies.
     Digests,
 }
 

@@ -4,21 +4,26 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iscsi_copy::DirtyBitmap;
+use iscsi_examples_common::help::heading;
 
 /// What need not be sent again.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "What the destination has already")]
 pub struct DeltaArgs {
-    /// Keeps in FILE the BLAKE3 of each MiB that is at the destination and flushed; the next copy with the
-    /// same FILE reads the source, and sends only what differs. FILE knows nothing of what others write
-    /// to the destination.
-    #[arg(long, value_name = "FILE")]
+    /// Keep digests in FILE, and send only what differs from them.
+    ///
+    /// FILE has the BLAKE3 digest of each MiB that is at the destination and flushed. The next copy with FILE reads the
+    /// source, but not the destination. FILE knows nothing of what others write to the destination; --verify=digests
+    /// finds that. The destination must not be a stream.
+    #[arg(long, value_name = "FILE", help_heading = heading::RESUME_AND_VERIFY)]
     pub digests: Option<PathBuf>,
-    /// Copies only the ranges that FILE tells, as tools for snapshots write them: lines of START LENGTH in
-    /// bytes, decimal or with 0x, where # begins a comment; or a JSON array of objects with "start", or
-    /// "offset", and "length", each of which counts. A line URI qemu:dirty-bitmap:NAME stands for what QEMU has
-    /// marked in that bitmap of an NBD export; qemu:dirty-bitmap:NAME in place of FILE for that of the source.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["offset", "length"])]
+    /// Copy only the ranges that FILE lists.
+    ///
+    /// As tools for snapshots write them: lines of START LENGTH in bytes, decimal or with 0x, where # begins a comment;
+    /// or a JSON array of objects with "start" (or "offset") and "length". Each entry counts, whatever else it says.
+    ///
+    /// A line URI qemu:dirty-bitmap:NAME stands for the ranges that QEMU has marked in that bitmap of an NBD export.
+    /// qemu:dirty-bitmap:NAME in place of FILE names a bitmap of the source.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["offset", "length"], help_heading = heading::ENDS)]
     pub ranges: Option<RangesFrom>,
 }
 

@@ -1,26 +1,31 @@
 //! What may be overwritten, and what is taken for a disk.
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 
 /// What may be overwritten, and what is taken for a disk.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What may be overwritten")]
 pub struct GuardArgs {
-    /// Refuses a destination that holds anything: a partition table, a file system, or other data in the places where
-    /// these begin. What an earlier run of the same copy has left there, by --resume or --digests, is no reason.
-    #[arg(long)]
+    /// Refuse a destination that holds data.
+    ///
+    /// Such as a partition table, a file system, or any byte that is not zero where these begin. What an earlier run of
+    /// the copy has left there, by --resume or --digests, does not count.
+    #[arg(long, help_heading = heading::ENDS)]
     pub if_blank: bool,
-    /// Writes also to a block device or a file that is in use: mounted, for swapping, a part of another device, shown by a
-    /// loop device, or claimed by another program.
-    #[arg(long)]
+    /// Write to a block device or file even if it is in use.
+    ///
+    /// In use: mounted, a swap space, part of another device, shown by a loop device, or claimed by another program.
+    #[arg(long, help_heading = heading::ENDS)]
     pub force: bool,
-    /// Reserves the units of the destination for this copy (persistent reservation, write exclusive), and fails if another host is
-    /// registered with one. The reservation ends with the copy; that of a killed copy of the same initiator is taken over.
-    #[arg(long)]
+    /// Reserve the units of the destination for this copy.
+    ///
+    /// By a persistent reservation (write exclusive, registrants only). The copy fails if another host is registered
+    /// with one of the units. The reservation ends with the copy; that of a killed copy of the same initiator is taken
+    /// over. Without the option, registrations of other hosts are a warning.
+    #[arg(long, help_heading = heading::ENDS)]
     pub exclusive: bool,
-    /// What the source is: auto refuses images of other formats (qcow2, VMDK, VHD, VHDX, VDI, ...), what is compressed, and
-    /// archives, where they are recognised; raw copies their bytes as they are.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = SourceFormat::Auto)]
+    /// Format of the source; raw skips the check.
+    #[arg(long, value_name = "auto|raw", value_enum, default_value_t = SourceFormat::Auto, help_heading = heading::ENDS)]
     pub format: SourceFormat,
 }
 
@@ -33,8 +38,8 @@ impl Default for GuardArgs {
 /// How the bytes of the source are interpreted (`--format`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum SourceFormat {
-    /// Those of a disk, unless they are recognised as others.
+    /// Refuses images of other formats (qcow2, VMDK, VHD, VHDX, VDI, ...), compressed data and archives.
     Auto,
-    /// What is to be copied, whatever they are.
+    /// Copies the bytes as they are.
     Raw,
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::{time, unit};
 use iscsi_initiator::tuning::{Bandwidth, Limits, Policy, Size, SizeError, UnknownPolicy};
@@ -22,45 +23,63 @@ const MAX_AUTO_IO: u64 = 4 << 20;
 
 /// How it is sent.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "How it is sent")]
 pub struct LinkArgs {
-    /// Bytes of one read or write, 512 to 64M; K, M and G are powers of 1024; auto fits it to the
-    /// link and to what the target agreed to.
-    #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
+    /// Bytes of one read or write.
+    ///
+    /// 512 to 64M, rounded up to whole blocks of a unit; K, M and G are powers of 1024. `auto` fits it to the link, and
+    /// to what the target agreed to.
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto", help_heading = heading::TRANSFER)]
     pub io_size: IoSize,
-    /// Reads under way at once, and writes, 1 to 1024 each; auto fits those of a unit to its link, and
-    /// to its sessions while they come and go.
-    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    /// Concurrent reads, and concurrent writes.
+    ///
+    /// 1 to 1024 of each. `auto` fits the number to the link of a unit, and to its sessions as they come and go; for a
+    /// file it is what fits in 4 MiB.
+    #[arg(long, value_name = "N|auto", default_value = "auto", help_heading = heading::TRANSFER)]
     pub queue_depth: QueueDepth,
-    /// Sessions with each unit, 1 to 64; auto begins with what the link needs by the plan, and adds
-    /// more as long as the total rises. The default is auto, or 1 with several --connections.
-    #[arg(long, value_name = "N|auto")]
+    /// Sessions with each unit, 1 to 64 [default: auto].
+    ///
+    /// `auto` begins with what the link needs by the plan, and adds more while the total rate rises. With several
+    /// --connections the default is 1.
+    #[arg(long, value_name = "N|auto", help_heading = heading::LINK)]
     pub sessions: Option<SessionCount>,
-    /// TCP connections of each session (MC/S), 1 to 16, as far as the target allows them.
+    /// TCP connections of each session (MC/S), 1 to 16.
+    ///
+    /// As far as the target allows them.
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=16))]
+          value_parser = clap::value_parser!(u16).range(1..=16), help_heading = heading::LINK)]
     pub connections: u16,
-    /// What decides about the TCP socket: auto leaves buffers to the kernel as far as it reaches,
-    /// static sets them, autotune never does, thesis follows the scheme of Zhang and MacGregor
-    /// (2011), off sets nothing but TCP_NODELAY.
-    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = parse_policy)]
+    /// How socket buffers are chosen.
+    ///
+    /// `auto` leaves them to the kernel as far as its tuning reaches, and sets them beyond. `static` sets them to what
+    /// the link needs. `autotune` never sets them. `thesis` follows Zhang and MacGregor (2011): by round-trip time, its
+    /// stability, and memory. `off` sets nothing but TCP_NODELAY.
+    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = parse_policy, help_heading = heading::LINK)]
     pub tune: Policy,
-    /// The rate of the narrowest part of the link, such as 100mbit or 2.5gbit, 1kbit to 1000gbit;
-    /// without it 1gbit is assumed until more is known.
-    #[arg(long, value_name = "RATE")]
+    /// Rate of the narrowest part of the link, as 100mbit.
+    ///
+    /// 1kbit to 1000gbit. Without it 1gbit is assumed until more is known.
+    #[arg(long, value_name = "RATE", help_heading = heading::LINK)]
     pub bandwidth: Option<Bandwidth>,
-    /// Whether small segments go out at once, on, or wait for an acknowledgement (Nagle), off.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = NoDelay::Auto)]
+    /// When to send small segments.
+    #[arg(long, value_name = "on|off|auto", value_enum, default_value_t = NoDelay::Auto, help_heading = heading::LINK)]
     pub nodelay: NoDelay,
-    /// The congestion control, by the kernel's name for it: cubic, bbr, ...
-    #[arg(long, value_name = "NAME")]
+    /// TCP congestion control, as cubic or bbr.
+    ///
+    /// By the name that the kernel has for it. Without the option it is the default of the kernel, or what the loss on
+    /// the link asks for. One that this host lacks, or does not permit, is an error.
+    #[arg(long, value_name = "NAME", help_heading = heading::LINK)]
     pub congestion: Option<String>,
-    /// How long to wait for a target that is not there yet, as 30s or 5min: nothing listens, the login is refused for
-    /// now, or a unit is missing. Without it the program ends at the first try. A URL may say otherwise (open_patience).
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    /// Wait for a target that is not ready yet, as 30s or 5min.
+    ///
+    /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
+    /// ends after the first try. `open_patience` in the URL overrides it. Recommended in systemd units and Kubernetes
+    /// jobs.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
-    /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
-    #[arg(long, value_name = "IQN")]
+    /// iSCSI name of this initiator [default: made from this host].
+    ///
+    /// The default is made from the name and the identity of this host.
+    #[arg(long, value_name = "IQN", help_heading = heading::LINK)]
     pub initiator_name: Option<String>,
 }
 
@@ -195,11 +214,11 @@ fn parse_policy(text: &str) -> Result<Policy, UnknownPolicy> {
 /// Whether small segments wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum NoDelay {
-    /// They go out at once (`TCP_NODELAY`).
+    /// Immediately (`TCP_NODELAY`).
     On,
-    /// They wait for an acknowledgement (Nagle's algorithm).
+    /// When the segments before are acknowledged (Nagle's algorithm).
     Off,
-    /// The tuner decides.
+    /// As the tuner decides: immediately.
     Auto,
 }
 

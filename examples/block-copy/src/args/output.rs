@@ -1,23 +1,25 @@
 //! What people and programs get to see.
 
 use clap::Args;
+use iscsi_examples_common::help::heading;
 
 use crate::progress::ProgressMode;
 
 /// How it is told.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "How it is told")]
 pub struct OutputArgs {
-    /// How to show progress on standard error; auto is a bar on a terminal, else a line a second;
-    /// none shows errors only.
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = ProgressMode::Auto)]
+    /// How to show progress on standard error.
+    #[arg(long, value_name = "auto|bar|plain|none", value_enum, default_value_t = ProgressMode::Auto, help_heading = heading::OUTPUT)]
     pub progress: ProgressMode,
-    /// Prints one JSON object with the result, or the failure, on standard output.
-    #[arg(long)]
+    /// Print the result, or the failure, as one JSON object.
+    ///
+    /// On standard output.
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub json: bool,
-    /// Prints one JSON object a second on standard output, and the one of --json as the last. Of one copy: not
-    /// together with --jobs.
-    #[arg(long)]
+    /// Print a JSON object each second, and that of --json last.
+    ///
+    /// On standard output. For one copy: it cannot be combined with --jobs.
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub json_lines: bool,
 }
 

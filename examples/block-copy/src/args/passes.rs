@@ -3,34 +3,39 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
 
 /// How a source in use is copied.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "A source in use")]
 pub struct PassArgs {
-    /// Copies in passes, because the source is written to meanwhile. After each pass CMD is run by `sh -c`, and
-    /// prints, as in a file of --ranges, what was changed since it was asked last, or the dirty bitmap that knows; at
-    /// the first time since before the copy began. That is the next pass. What it has told it need not tell again.
-    #[arg(long, value_name = "CMD", conflicts_with_all = ["offset", "length"])]
+    /// Copy in passes; CMD lists what changed since the last one.
+    ///
+    /// For a source that is written to during the copy. `sh -c CMD` runs after each pass and prints, in the formats of
+    /// --ranges, what was changed since its last run; the first time since before the copy began. That is the next
+    /// pass. What CMD has printed once it need not print again. It must end with a status other than 0 if it fails.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["offset", "length"], help_heading = heading::SOURCE_IN_USE)]
     pub ranges_from: Option<String>,
-    /// How long the last pass may take, during which nobody may write: 2s, 500ms. There are passes until the next
-    /// one will be as short as this, or more of them do not help.
+    /// How long the last pass may take, as 2s.
+    ///
+    /// Nobody may write to the source during the last pass. Passes are repeated until the next one will be as short as
+    /// this, or more of them do not help.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = time::parse,
-          requires = "ranges_from")]
+          requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub downtime: Duration,
-    /// No more than N passes before the last one, 1 to 1000.
+    /// Passes before the last one, 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = MAX_PASSES,
-          value_parser = clap::value_parser!(u32).range(1..=1000), requires = "ranges_from")]
+          value_parser = clap::value_parser!(u32).range(1..=1000), requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub max_passes: u32,
-    /// Run once by `sh -c` before the last pass, to keep everybody from writing to the source from then on: it pauses
-    /// a guest, or shuts it down. The command of --ranges-from is asked once more after it.
-    #[arg(long, value_name = "CMD", requires = "ranges_from")]
+    /// Command that ends all writing to the source.
+    ///
+    /// It runs once, by `sh -c`, before the last pass: it pauses a guest, for instance, or shuts it down. After it the
+    /// command of --ranges-from runs once more.
+    #[arg(long, value_name = "CMD", requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub before_last_pass: Option<String>,
-    /// What to do where more passes do not make the last one shorter: finish makes it all the same, stop copies
-    /// what was told by then, leaves out --before-last-pass, and ends with exit status 4.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = WhenNotConverging::Finish,
-          requires = "ranges_from")]
+    /// If more passes do not help.
+    #[arg(long, value_name = "finish|stop", value_enum, default_value_t = WhenNotConverging::Finish,
+          requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub when_not_converging: WhenNotConverging,
 }
 
@@ -54,8 +59,8 @@ impl Default for PassArgs {
 /// What is done where more passes do not help.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum WhenNotConverging {
-    /// The last pass is made, however long it takes.
+    /// Makes the last pass, however long it takes.
     Finish,
-    /// Nobody is kept from writing.
+    /// Copies what was listed by then, does not run --before-last-pass, and ends with exit status 4.
     Stop,
 }

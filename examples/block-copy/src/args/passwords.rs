@@ -4,32 +4,44 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iscsi_examples_common::credentials::{CredentialsError, Prover, check_hosts, give};
+use iscsi_examples_common::help::heading;
 
 use crate::location::Location;
 
 /// Where the passwords are: the first line of a file each, seen neither in a list of processes nor in the environment.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Passwords")]
 pub struct PasswordArgs {
-    /// Reads the CHAP password from the first line of FILE, for each unit whose URL has none. One for both ends is refused
-    /// where they are at different hosts.
-    #[arg(long, value_name = "FILE")]
+    /// CHAP password for each unit.
+    ///
+    /// The first line of FILE, for each unit whose URL has no password. It is refused if both ends would get it, and
+    /// they are at different hosts. Neither a list of processes nor the environment shows it.
+    #[arg(long, value_name = "FILE", help_heading = heading::CREDENTIALS)]
     pub password_file: Option<PathBuf>,
-    /// Reads the CHAP password for the source from FILE.
-    #[arg(long, value_name = "FILE")]
+    /// CHAP password for the source.
+    ///
+    /// The first line of FILE.
+    #[arg(long, value_name = "FILE", help_heading = heading::CREDENTIALS)]
     pub source_password_file: Option<PathBuf>,
-    /// Reads the CHAP password for the destination from FILE.
-    #[arg(long, value_name = "FILE")]
+    /// CHAP password for the destination.
+    ///
+    /// The first line of FILE.
+    #[arg(long, value_name = "FILE", help_heading = heading::CREDENTIALS)]
     pub destination_password_file: Option<PathBuf>,
-    /// Reads the password that the target must prove (mutual CHAP) from FILE, for each unit whose URL has none. One for
-    /// both ends is refused where they are at different hosts.
-    #[arg(long, value_name = "FILE")]
+    /// Password of the target (mutual CHAP).
+    ///
+    /// The target must prove that it knows the password, which is the first line of FILE. It is for each unit whose URL
+    /// has no such password, and is refused if both ends would get it, and they are at different hosts.
+    #[arg(long, value_name = "FILE", help_heading = heading::CREDENTIALS)]
     pub target_password_file: Option<PathBuf>,
-    /// Reads the password that the target of the source must prove from FILE.
-    #[arg(long, value_name = "FILE")]
+    /// Password of the source's target (mutual CHAP).
+    ///
+    /// The first line of FILE.
+    #[arg(long, value_name = "FILE", help_heading = heading::CREDENTIALS)]
     pub source_target_password_file: Option<PathBuf>,
-    /// Reads the password that the target of the destination must prove from FILE.
-    #[arg(long, value_name = "FILE")]
+    /// Password of the destination's target.
+    ///
+    /// For mutual CHAP: the first line of FILE.
+    #[arg(long, value_name = "FILE", help_heading = heading::CREDENTIALS)]
     pub destination_target_password_file: Option<PathBuf>,
 }
 

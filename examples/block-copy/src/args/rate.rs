@@ -3,26 +3,34 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::shaping::Rate;
 
 /// How fast it may go.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "How fast it may go")]
 pub struct RateArgs {
-    /// What is read from a unit and written to one goes no faster, each by itself: 40mbit, 2.5gbit, or
-    /// in bytes 5MB/s, 1MiB/s; 1kbit to 1000gbit. off is no limit.
-    #[arg(long, value_name = "RATE|off", value_parser = parse_limit)]
+    /// Limit reads from a unit, and writes to one, as 40mbit or 5MB/s.
+    ///
+    /// 1kbit to 1000gbit, in bits a second (kbit, mbit, gbit: powers of 1000) or bytes a second (kB/s, MB/s, GB/s:
+    /// powers of 1000; KiB/s, MiB/s, GiB/s: powers of 1024). Reads and writes have the limit each. `off` is no limit,
+    /// and the default.
+    #[arg(long, value_name = "RATE|off", value_parser = parse_limit, help_heading = heading::RATE)]
     pub rate_limit: Option<Rate>,
-    /// Shares the classes of another block-copy, which keeps them at this --control PATH: what is read from
-    /// a unit and written to one goes when its classes let it pass.
-    #[arg(long, value_name = "PATH", conflicts_with = "rate_limit")]
+    /// Share the traffic classes of the block-copy with --control PATH.
+    ///
+    /// Reads from a unit, and writes to one, wait until the classes of that process let them pass.
+    #[arg(long, value_name = "PATH", conflicts_with = "rate_limit", help_heading = heading::RATE)]
     pub share: Option<PathBuf>,
-    /// Which of the classes at --share; without it what all others leave.
-    #[arg(long, value_name = "NAME", requires = "share")]
+    /// Class to use with --share.
+    ///
+    /// Without the option the copy gets what all classes leave.
+    #[arg(long, value_name = "NAME", requires = "share", help_heading = heading::RATE)]
     pub class: Option<String>,
-    /// A Unix socket that takes orders while the copy runs, a line each, and answers each with one JSON
-    /// object: `rate RATE`, `rate off`, `pause`, `resume`, `status`. Only this user may connect to it.
-    #[arg(long, value_name = "PATH")]
+    /// Unix socket that takes commands while the copy runs.
+    ///
+    /// A line each: `rate RATE`, `rate off`, `pause`, `resume`, `status`. Each is answered with one JSON object. Only
+    /// the same user may connect.
+    #[arg(long, value_name = "PATH", help_heading = heading::RATE)]
     pub control: Option<PathBuf>,
 }
 

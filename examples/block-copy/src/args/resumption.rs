@@ -4,28 +4,29 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::{Size, SizeError};
 
 /// How it goes on after an end before its time.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "How it goes on after an end before its time")]
 pub struct ResumptionArgs {
-    /// Keeps in FILE what is at the destination and flushed, after each flush, as a map of ddrescue. Both
-    /// ends must be files, block devices or units.
-    #[arg(long, value_name = "FILE")]
+    /// Record in FILE what is written and flushed.
+    ///
+    /// After each flush, as a map of GNU ddrescue. Both ends must be files, block devices or units.
+    #[arg(long, value_name = "FILE", help_heading = heading::RESUME_AND_VERIFY)]
     pub checkpoint: Option<PathBuf>,
-    /// Leaves out what the checkpoint says to be there already; where there is no such file yet, all is
-    /// copied. It is refused where it is of another source or another destination.
-    #[arg(long, requires = "checkpoint")]
+    /// Skip what the checkpoint records as done.
+    ///
+    /// If there is no checkpoint yet, all is copied. A checkpoint of another source or destination is refused.
+    #[arg(long, requires = "checkpoint", help_heading = heading::RESUME_AND_VERIFY)]
     pub resume: bool,
-    /// What becomes of bytes that the medium of the source does not give: stop ends the copy, skip leaves
-    /// out the blocks that cannot be read. What stood in their place at the destination stays, the
-    /// checkpoint says where they are, --resume tries them again, and the exit status is 3.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnReadError::Stop)]
+    /// At bytes of the source that cannot be read.
+    #[arg(long, value_name = "stop|skip", value_enum, default_value_t = OnReadError::Stop, help_heading = heading::RESUME_AND_VERIFY)]
     pub on_read_error: OnReadError,
-    /// A flush begins at the latest when SIZE is written since the last one, 64K to 1T; sooner where the medium is
-    /// slow. Twice that is the most that is sent again after a kill.
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    /// Bytes between two flushes, at most.
+    ///
+    /// 64K to 1T; a slow medium is flushed sooner. After a kill at most twice this much is sent again.
+    #[arg(long, value_name = "SIZE", default_value = "1G", help_heading = heading::RESUME_AND_VERIFY)]
     pub flush_bytes: FlushBytes,
 }
 
@@ -43,9 +44,9 @@ impl Default for ResumptionArgs {
 /// What becomes of bytes that the medium of the source does not give.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum OnReadError {
-    /// The copy ends.
+    /// Ends the copy.
     Stop,
-    /// They are left out.
+    /// Leaves out the blocks. Old data stay in their place at the destination, the checkpoint lists them, --resume tries them again, and the exit status is 3.
     Skip,
 }
 

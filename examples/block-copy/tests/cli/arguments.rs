@@ -66,6 +66,13 @@ fn a_stream_behind_a_path_cannot_be_read_back_either() {
 }
 
 #[test]
+fn short_help_has_a_line_for_an_option() {
+    let text = printed(&["-h"]);
+    assert!(text.contains("  --on-read-error <stop|skip>  At bytes"), "{text}");
+    assert!(!text.contains("possible values") && text.contains("Examples:\n"), "{text}");
+}
+
+#[test]
 fn help_is_no_error() {
     let output = block_copy(&["--help"]);
     assert!(output.status.success());
@@ -117,6 +124,9 @@ fn printed(arguments: &[&str]) -> String {
 fn a_manual_page_and_completions_stand_alone() {
     let page = printed(&["--man"]);
     assert!(page.contains(".TH block-copy 1") && page.contains(r"\-\-on\-read\-error"), "{page}");
+    for section in ["EXAMPLES", "\"EXIT STATUS\"", "ENVIRONMENT", "FILES"] {
+        assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
+    }
     for (shell, part) in [
         ("bash", "compgen -W \"stop skip\""),
         ("zsh", "#compdef block-copy"),

@@ -1,0 +1,145 @@
+//! The help of a program, and the parts of its manual page that are no options.
+
+pub mod check;
+
+use std::fmt::Write;
+
+use clap::builder::EnumValueParser;
+use clap::{Arg, ArgAction, Command, Parser};
+use clap_complete::Shell;
+
+/// Headings of options. A heading means the same in each program.
+pub mod heading {
+    /// What is copied, from where, and to where.
+    pub const ENDS: &str = "Source and destination";
+    /// A source that is written to while it is copied.
+    pub const SOURCE_IN_USE: &str = "Source in use";
+    /// Sizes and numbers of requests.
+    pub const TRANSFER: &str = "Transfer";
+    /// Sessions, sockets, and waiting for the target.
+    pub const LINK: &str = "Link";
+    /// Limits of the rate.
+    pub const RATE: &str = "Rate";
+    /// Going on after an interruption, and comparing.
+    pub const RESUME_AND_VERIFY: &str = "Resume and verify";
+    /// What is printed.
+    pub const OUTPUT: &str = "Output";
+    /// Passwords.
+    pub const CREDENTIALS: &str = "Credentials";
+    /// What clients see, and which clients are admitted.
+    pub const CLIENTS: &str = "Clients";
+    /// Memory for reads and writes.
+    pub const CACHE: &str = "Cache";
+    /// Which part of a unit.
+    pub const RANGE: &str = "Range";
+    /// What is measured, and for how long.
+    pub const MEASUREMENT: &str = "Measurement";
+    /// Persistent reservations.
+    pub const RESERVATION: &str = "Reservation";
+    /// Several units as one device.
+    pub const VOLUME: &str = "Volume";
+    /// Consent to destroy data, or to change who may use a unit.
+    pub const CONFIRMATION: &str = "Confirmation";
+}
+
+/// What the help and the manual page of a program say beside its options.
+#[derive(Clone, Copy, Debug)]
+pub struct Manual {
+    /// What a command does, and the command. A long one has a backslash before the end of a line.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Exit statuses and their meanings.
+    pub exit_status: &'static [(&'static str, &'static str)],
+    /// Variables of the environment, and what they change.
+    pub environment: &'static [(&'static str, &'static str)],
+    /// Files that the program reads or writes, and what is in them.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+/// A command line with a manual.
+pub trait Documented: Parser {
+    /// The manual.
+    const MANUAL: Manual;
+}
+
+/// Variables that all programs read.
+pub const LOGIN_VARIABLE: (&str, &str) = (
+    "LIBISCSI_CHAP_USERNAME, LIBISCSI_CHAP_PASSWORD",
+    "User and CHAP password of units whose URL names none. A password file is safer.",
+);
+/// The variables of mutual CHAP.
+pub const TARGET_LOGIN_VARIABLE: (&str, &str) = (
+    "LIBISCSI_CHAP_TARGET_USERNAME, LIBISCSI_CHAP_TARGET_PASSWORD",
+    "User and password that the target must prove (mutual CHAP).",
+);
+/// The variable of the log.
+pub const LOG_VARIABLE: (&str, &str) = (
+    "RUST_LOG",
+    "Which log messages go to standard error, as debug or iscsi_session=trace,warn. The default is warn.",
+);
+/// The files of passwords.
+pub const PASSWORD_FILE: (&str, &str) = (
+    "password file",
+    "The password is the first line, without its end; at most 4,096 bytes. It may be a pipe. \
+     A file that other users may read is used with a warning.",
+);
+
+/// The command line of a program, with all that its help says.
+#[must_use]
+pub fn command<A: Documented>() -> Command {
+    let manual = &A::MANUAL;
+    let examples = examples(manual);
+    let mut all = examples.clone();
+    for (title, rows) in [
+        ("Exit status", manual.exit_status),
+        ("Environment", manual.environment),
+        ("Files", manual.files),
+    ] {
+        section(&mut all, title, rows);
+    }
+    A::command().args(options()).after_help(examples).after_long_help(all)
+}
+
+/// The options of all programs, each of which stands alone.
+fn options() -> [Arg; 2] {
+    let option = |name: &'static str| {
+        Arg::new(name).long(name).exclusive(true).help_heading(heading::OUTPUT)
+    };
+    [
+        option("completions")
+            .value_name("SHELL")
+            .value_parser(EnumValueParser::<Shell>::new())
+            .help("Print the completions for SHELL, without other options"),
+        option("man")
+            .action(ArgAction::SetTrue)
+            .help("Print the manual page, without other options"),
+    ]
+}
+
+fn examples(manual: &Manual) -> String {
+    let mut text = "Examples:".to_owned();
+    for (what, line) in manual.examples {
+        // A string takes everything.
+        let line = line.replace('\n', "\n      ");
+        _ = write!(text, "\n  {what}:\n    {line}");
+    }
+    text
+}
+
+fn section(text: &mut String, title: &str, rows: &[(&str, &str)]) {
+    if !rows.is_empty() {
+        _ = write!(text, "\n\n{title}:");
+    }
+    for (name, meaning) in rows {
+        _ = write!(text, "\n  {name}: {meaning}");
+    }
+}
+
+/// Leaves the values that an option can have to the long help, which explains each.
+#[must_use]
+pub(crate) fn short(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let takes_values = arg.get_action().takes_values();
+        if takes_values { arg.hide_possible_values(true) } else { arg }
+    });
+    command.mut_subcommands(short)
+}
