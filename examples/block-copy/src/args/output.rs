@@ -1,17 +1,35 @@
 //! What people and programs get to see.
 
-use clap::Args;
+use std::time::Duration;
 
+use clap::{ArgAction, Args};
+use iscsi_examples_common::time;
+
+use crate::log::Usually;
 use crate::progress::ProgressMode;
+
+/// How often a line of progress is written unless asked otherwise.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
+/// How often it may be written.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How it is told.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "How it is told")]
 pub struct OutputArgs {
-    /// How to show progress on standard error; auto is a bar on a terminal, else a line a second;
-    /// none shows errors only.
+    /// Shows errors only, as --progress none.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Shows the plan and what held the copy back; -vv also logs what the sessions do.
+    #[arg(short, long, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// How to show progress on standard error: a bar, or lines with time stamps; auto is a bar on a terminal, else
+    /// lines; none shows errors only.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
+    /// How often a line of progress is written where there is no bar: 10s, 5min, at least 1s.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_interval)]
+    pub stats: Duration,
     /// Prints one JSON object with the result, or the failure, on standard output.
     #[arg(long)]
     pub json: bool,
@@ -22,6 +40,27 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Whether people get to see errors only.
+    pub fn is_silent(&self) -> bool {
+        self.quiet || self.progress == ProgressMode::None
+    }
+
+    /// Whether people want to see the plan and the diagnosis.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose > 0 && !self.is_silent()
+    }
+
+    /// What is logged where `RUST_LOG` says nothing.
+    pub fn usually(&self) -> Usually {
+        if self.is_silent() {
+            Usually::Silence
+        } else if self.verbose > 1 {
+            Usually::Details
+        } else {
+            Usually::Warnings
+        }
+    }
+
     /// Whether standard output gets the result as an object.
     pub const fn wants_json(&self) -> bool {
         self.json || self.json_lines
@@ -30,6 +69,22 @@ impl OutputArgs {
 
 impl Default for OutputArgs {
     fn default() -> Self {
-        Self { progress: ProgressMode::Auto, json: false, json_lines: false }
+        Self {
+            quiet: false,
+            verbose: 0,
+            progress: ProgressMode::Auto,
+            stats: LINE_INTERVAL,
+            json: false,
+            json_lines: false,
+        }
     }
+}
+
+/// The time between two lines of progress.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let time = time::parse(text)?;
+    if time < LEAST_INTERVAL {
+        return Err("a line a second is the most; write 1s or more".to_owned());
+    }
+    Ok(time)
 }

@@ -10,7 +10,7 @@ use crate::ends::{Ends, NO_WAY_BACK};
 use crate::error::Error;
 use crate::json_lines::JsonLines;
 use crate::meter::Meter;
-use crate::progress::Progress;
+use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
@@ -22,7 +22,7 @@ pub(super) async fn compare(
     lines: Option<Arc<JsonLines>>,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let progress = Progress::new(args.output.progress, "verified", Some(verify.bytes()));
+    let progress = Progress::new(&args.output, Pass::Verify, Some(verify.bytes()));
     let verify = match args.link.queue_depth {
         QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
         QueueDepth::Auto => verify,
