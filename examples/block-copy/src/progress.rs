@@ -9,7 +9,6 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use iscsi_copy::Progress as CopyProgress;
 
 use crate::activity::Activity;
-use crate::args::OutputArgs;
 use crate::bar_line::BarLine;
 use crate::log;
 use crate::output;
@@ -69,16 +68,16 @@ enum Display {
 }
 
 impl Progress {
-    /// Begins to show a pass over `total` bytes at most, if their number is known.
-    pub fn new(args: &OutputArgs, pass: Pass, total: Option<u64>) -> Self {
-        let display = match args.progress {
-            _ if args.is_silent() => Display::Nothing,
+    /// Begins to show a pass over `total` bytes at most, if their number is known. Where there is no bar, a line is
+    /// written each `interval`.
+    pub fn new(mode: ProgressMode, interval: Duration, pass: Pass, total: Option<u64>) -> Self {
+        let display = match mode {
             ProgressMode::None => Display::Nothing,
             ProgressMode::Auto | ProgressMode::Bar if stderr().is_terminal() => {
                 Display::Bar(bar(total))
             }
             ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => {
-                Display::Lines(args.stats)
+                Display::Lines(interval)
             }
         };
         Self { pass, display }

@@ -42,7 +42,12 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// Whether people get to see errors only.
     pub fn is_silent(&self) -> bool {
-        self.quiet || self.progress == ProgressMode::None
+        self.mode() == ProgressMode::None
+    }
+
+    /// How progress is shown.
+    pub fn mode(&self) -> ProgressMode {
+        if self.quiet { ProgressMode::None } else { self.progress }
     }
 
     /// Whether people want to see the plan and the diagnosis.

@@ -22,7 +22,8 @@ pub(super) async fn compare(
     lines: Option<Arc<JsonLines>>,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let progress = Progress::new(&args.output, Pass::Verify, Some(verify.bytes()));
+    let (mode, interval) = (args.output.mode(), args.output.stats);
+    let progress = Progress::new(mode, interval, Pass::Verify, Some(verify.bytes()));
     let verify = match args.link.queue_depth {
         QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
         QueueDepth::Auto => verify,

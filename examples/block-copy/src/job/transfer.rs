@@ -61,7 +61,8 @@ impl Job<'_> {
         total: Option<u64>,
         stop: &Stop,
     ) -> (Result<Copied, Failure>, Vec<f64>) {
-        let progress = Progress::new(&self.args.output, Pass::Copy, total);
+        let output = &self.args.output;
+        let progress = Progress::new(output.mode(), output.stats, Pass::Copy, total);
         self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
