@@ -78,7 +78,8 @@ fn command(point: &Point, ordeal: &Ordeal, bench: &Bench) -> Result<Command, Out
         FaultJob::Read => [unit, bench.copy.clone().into()],
     };
     let mut command = block_copy(&bench.tree)?;
-    command.args(ends).args(["--json", "--progress", "plain", "--initiator-name", INITIATOR]);
+    command.args(ends).args(["--json", "--progress", "plain", "--stats", "1s"]);
+    command.args(["--initiator-name", INITIATOR]);
     command.args(&point.measure.args);
     Ok(command)
 }

@@ -46,6 +46,11 @@ impl Control {
         });
     }
 
+    /// Whether it is paused, and not cancelled since.
+    pub fn is_paused(&self) -> bool {
+        self.order() == Order::Pause
+    }
+
     /// Ends the copy in order: what is under way goes on to its end and is flushed.
     pub fn cancel(&self) {
         self.give(Order::Cancel);

@@ -186,7 +186,7 @@ pub use handles::disk::Disk;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
 pub use multipath::samples::{Sample, SampleKind};
-pub use multipath::spread::Spread;
+pub use multipath::spread::{Spread, Waiting};
 pub use multipath::stats::{DiskStats, SessionStats};
 pub use name::default_name;
 pub use options::Options;

@@ -5,6 +5,7 @@ mod file;
 mod glance;
 mod medium;
 mod stream;
+mod tuning;
 mod unit;
 mod volume;
 
@@ -14,10 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, Identity, NbdUri, Source};
+use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_volume::Description;
 use serde_json::{Value, json};
 
+use crate::activity::Awaited;
 use crate::error::Error;
 use crate::location::Location;
 use crate::side::Side;
@@ -166,6 +169,31 @@ impl End {
             Self::Unit(unit) => Some(unit.read_depth(io_size)),
             Self::Volume(volume) => Some(volume.volume().read_depth(io_size)),
             Self::File(_) | Self::Stream(_) | Self::Export(_) => None,
+        }
+    }
+
+    /// Whether it is reached over a link, which may be lost.
+    pub(crate) const fn is_remote(&self) -> bool {
+        matches!(self, Self::Unit(_) | Self::Export(_) | Self::Volume(_))
+    }
+
+    /// What it waits for at this moment; `None` if all flows.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        match self {
+            Self::Export(export) => export.awaited(),
+            Self::Unit(_) | Self::Volume(_) => self.units().iter().find_map(UnitEnd::awaited),
+            Self::File(_) | Self::Stream(_) => None,
+        }
+    }
+
+    /// What it is, beside its name, from the longest text to the shortest: unit, size and sessions.
+    pub(crate) fn details(&self) -> Vec<String> {
+        match self {
+            Self::File(file) => file.size().into_iter().collect(),
+            Self::Stream(_) => Vec::new(),
+            Self::Unit(unit) => unit.details(),
+            Self::Export(export) => vec![Size(export.device().capacity()).to_string()],
+            Self::Volume(volume) => volume.details(),
         }
     }
 

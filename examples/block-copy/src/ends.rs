@@ -8,6 +8,7 @@ use iscsi_initiator::Initiator;
 use iscsi_initiator::tuning::{Diagnosis, Size};
 use tokio::time::timeout;
 
+use crate::activity::Awaited;
 use crate::args::{Args, OnReadError};
 use crate::end::{Access, End, UnitEnd};
 use crate::error::Error;
@@ -163,6 +164,14 @@ impl Ends {
         let depths = [(to, to.queue_depth(io_size)), (from, from.read_depth(io_size))];
         let known = depths.into_iter().filter_map(|(end, depth)| Some((end, depth?)));
         known.max_by_key(|(_, depth)| *depth)
+    }
+
+    /// What an end waits for at this moment, the destination first; `None` if all flows.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        let sides = [(Side::Destination, &self.destination), (Side::Source, &self.source)];
+        let are_both_remote = sides.iter().all(|(_, end)| end.is_remote());
+        let awaited = sides.into_iter().find_map(|(side, end)| Some((side, end.awaited()?)));
+        awaited.map(|(side, awaited)| Awaited { side: are_both_remote.then_some(side), ..awaited })
     }
 
     /// Looks at the sessions of both ends.

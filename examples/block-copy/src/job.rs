@@ -29,6 +29,7 @@ use crate::error::{Error, Places};
 use crate::exclusive::{self, Exclusive};
 use crate::failure::Failure;
 use crate::handle::Handle;
+use crate::heading::heading;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
 use crate::named_files::{self, NamedFile};
@@ -36,7 +37,7 @@ use crate::observation::Observation;
 use crate::orders::Orders;
 use crate::own_limits::OwnLimits;
 use crate::plan::CopyPlan;
-use crate::progress::{ProgressMode, say};
+use crate::progress::say;
 use crate::ranges;
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
@@ -44,6 +45,7 @@ use crate::shared_class::SharedClass;
 use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
+use crate::terminal;
 use look::Look;
 use resumption::Resumption;
 use transferred::Transferred;
@@ -407,11 +409,37 @@ impl<'a> Job<'a> {
         deepest.map_or(queue_depth.value, |(_, depth)| depth)
     }
 
-    /// Tells people what will be done, and why.
+    /// Tells people what will be done; those who want to know it, also why.
     fn announce(&self) {
-        if self.args.output.progress == ProgressMode::None {
+        let output = &self.args.output;
+        if output.is_silent() {
             return;
         }
+        let Ends { source, destination, .. } = &self.ends;
+        say(&format!("{}\n", heading(source, destination, terminal::columns())));
+        if output.is_verbose() {
+            self.tell_plan();
+        }
+        if let Some(file) = &self.digests {
+            let (path, known) = (file.path().display(), Size(file.known().bytes()));
+            match file.doubt() {
+                Some(doubt) => say(&format!("digests {path}: {doubt}; all is sent\n")),
+                None if output.is_verbose() => {
+                    say(&format!("digests {path}: {known} of the destination are known\n"));
+                }
+                None => {}
+            }
+        }
+        if let Some(Resumption { file, done, .. }) = &self.resumption
+            && (output.is_verbose() || done.bytes() > 0)
+        {
+            let (path, done) = (file.path().display(), Size(done.bytes()));
+            say(&format!("checkpoint {path}: {done} are done already\n"));
+        }
+    }
+
+    /// Tells what is known of both ends, and each number that was chosen, with its reason.
+    fn tell_plan(&self) {
         for (word, end) in [("from", &self.ends.source), ("to", &self.ends.destination)] {
             say(&format!("{word} {end}\n"));
             for unit in end.units() {
@@ -423,16 +451,5 @@ impl<'a> Job<'a> {
         let CopyPlan { io_size, queue_depth, .. } = &self.plan;
         say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
         say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
-        if let Some(file) = &self.digests {
-            let (path, known) = (file.path().display(), Size(file.known().bytes()));
-            match file.doubt() {
-                Some(doubt) => say(&format!("digests {path}: {doubt}; all is sent\n")),
-                None => say(&format!("digests {path}: {known} of the destination are known\n")),
-            }
-        }
-        if let Some(Resumption { file, done, .. }) = &self.resumption {
-            let (path, done) = (file.path().display(), Size(done.bytes()));
-            say(&format!("checkpoint {path}: {done} are done already\n"));
-        }
     }
 }

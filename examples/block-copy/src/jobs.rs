@@ -79,7 +79,7 @@ pub fn run_jobs<'a>(
         let JobFile { classes, jobs } =
             unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
         if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
-            return keep(classes, path, args.output.progress, stop).await;
+            return keep(classes, path, args.output.is_silent(), stop).await;
         }
         let claims = Claims::default();
         claims.claim_read("job file", &args.jobs);
@@ -116,12 +116,12 @@ pub fn run_jobs<'a>(
 async fn keep(
     classes: Classes,
     path: &Path,
-    progress: ProgressMode,
+    is_silent: bool,
     stop: &Stop,
 ) -> Result<Vec<JobResult>, Error> {
     let orders = Orders::new(classes, Vec::new());
     let work = async {
-        if progress != ProgressMode::None {
+        if !is_silent {
             say(&format!("keeping the classes at {} until a signal\n", path.display()));
         }
         stop.requested().await;

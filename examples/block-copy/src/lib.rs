@@ -12,10 +12,12 @@
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
 //! | [`plan`] | the numbers chosen, and why |
-//! | [`meter`], [`standing`], [`progress`], [`passes`], [`reach`], [`report`] | what people and programs get to see |
+//! | [`meter`], [`activity`], [`standing`], [`progress`], `bar_line`, `heading`, `shortened`, [`passes`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod args;
+mod bar_line;
 mod claims;
 pub mod classes;
 mod clients;
@@ -27,6 +29,7 @@ pub mod error;
 mod exclusive;
 mod failure;
 mod handle;
+mod heading;
 mod job;
 mod job_file;
 mod jobs;
@@ -51,6 +54,7 @@ pub mod report;
 mod shared_class;
 mod sharing;
 mod shell;
+mod shortened;
 pub mod side;
 mod span;
 pub mod standing;

@@ -5,8 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 
-use block_copy::log::{self, Usually};
-use block_copy::progress::{ProgressMode, say};
+use block_copy::args::OutputArgs;
+use block_copy::log;
+use block_copy::progress::say;
 use block_copy::{
     Args, Error, Failure, JobResult, JobsArgs, Report, Stop, command_line, output, run, run_jobs,
     standard_output, verify,
@@ -21,21 +22,18 @@ use tokio::task::JoinError;
 fn main() -> ExitCode {
     if has_jobs() {
         let args: JobsArgs = command_line::parse(json!({ "jobs": [] }));
-        program(args.output.progress).run(|stop| in_a_task(boxed(jobs(args, stop))))
+        program(&args.output).run(|stop| in_a_task(boxed(jobs(args, stop))))
     } else {
         let args: Args = command_line::parse(json!({ "bytes": 0, "verified": false }));
-        program(args.output.progress).run(|stop| in_a_task(boxed(copy(args, stop))))
+        program(&args.output).run(|stop| in_a_task(boxed(copy(args, stop))))
     }
 }
 
-const fn program(progress: ProgressMode) -> Program {
+fn program(output: &OutputArgs) -> Program {
     Program {
         name: "block-copy",
         stopping: "stopping when what is under way has ended; once more stops at once",
-        usually: match progress {
-            ProgressMode::None => Usually::Silence,
-            ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
-        },
+        usually: output.usually(),
         say,
     }
 }
@@ -62,7 +60,7 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
         run(&args, &stop).await.map(|report| {
             let json = report.to_json();
             let told = if log::has_warnings() { report.without_notes() } else { report };
-            (told.to_string(), json)
+            (told.text(args.output.is_verbose()), json)
         })
     };
     match result {
@@ -81,7 +79,7 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
 }
 
 async fn tell(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), Error> {
-    if args.output.progress != ProgressMode::None {
+    if !args.output.is_silent() {
         say(&format!("{text}\n"));
     }
     if args.output.wants_json() {
@@ -109,8 +107,8 @@ fn status(job: &JobResult) -> u8 {
 /// Tells of a copy that has ended, with its name before it.
 fn tell_job(args: &JobsArgs, JobResult { name, result }: &JobResult) {
     match result {
-        Ok(report) if args.output.progress != ProgressMode::None => {
-            say(&format!("{name}: {report}\n"))
+        Ok(report) if !args.output.is_silent() => {
+            say(&format!("{name}: {}\n", report.text(args.output.is_verbose())));
         }
         Ok(_) => {}
         // Text of a peer may be in it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use iscsi_copy::Control;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::activity::{Activity, Watch};
 use crate::end::UnitEnd;
 use crate::ends::Ends;
 use crate::json_lines::JsonLines;
@@ -46,6 +47,8 @@ impl<'a> Meter<'a> {
     ) -> (T, Vec<f64>) {
         let mut work = pin!(work);
         let mut samples = Samples::new();
+        let mut lines = Samples::new();
+        let mut watch = Watch::new();
         let start = samples.since;
         let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -53,36 +56,44 @@ impl<'a> Meter<'a> {
             tokio::select! {
                 biased;
                 result = &mut work => {
-                    progress.finish(self.control.progress().done);
+                    progress.finish();
                     return (result, samples.rates);
                 }
                 _ = ticks.tick() => {}
             }
             let now = self.control.progress();
-            progress.refresh(&now);
+            let is_paused = self.control.is_paused();
+            let activity = watch.look(&now, is_paused, || self.ends.awaited());
+            progress.refresh(&now, activity, start.elapsed());
+            let bytes = now.done.saturating_sub(now.resumed);
+            let standing = |rate| self.standing(now, start.elapsed(), rate, activity);
+            if progress.line_interval().is_some_and(|time| lines.since.elapsed() >= time) {
+                progress.tell(&standing(lines.take(bytes)));
+            }
             if tick > 0 && tick % REFRESHES == 0 {
-                let rate = samples.take(now.done.saturating_sub(now.resumed));
-                self.tell(progress, &self.standing(now, start.elapsed(), rate));
+                let rate = samples.take(bytes);
+                if let Some(lines) = &self.lines {
+                    lines.put(&standing(rate).to_json(progress.title()));
+                }
             }
         }
         (work.await, samples.rates)
     }
 
-    fn tell(&self, progress: &Progress, standing: &Standing) {
-        progress.tell(standing);
-        if let Some(lines) = &self.lines {
-            lines.put(&standing.to_json(progress.title()));
-        }
-    }
-
-    fn standing(&self, progress: iscsi_copy::Progress, elapsed: Duration, rate: f64) -> Standing {
+    fn standing(
+        &self,
+        progress: iscsi_copy::Progress,
+        elapsed: Duration,
+        rate: f64,
+        activity: Activity,
+    ) -> Standing {
         let sessions = self.ends.units().map(|unit| unit.sessions().len()).sum();
         let round_trip = self.ends.units().find_map(UnitEnd::round_trip);
-        Standing { progress, elapsed, rate, sessions, round_trip }
+        Standing { progress, elapsed, rate, activity, sessions, round_trip }
     }
 }
 
-/// The rates of the seconds so far.
+/// Rates, each since the one before.
 #[derive(Debug)]
 struct Samples {
     since: Instant,
@@ -95,7 +106,7 @@ impl Samples {
         Self { since: Instant::now(), bytes: 0, rates: Vec::new() }
     }
 
-    /// Ends a second.
+    /// The rate since the last one.
     fn take(&mut self, bytes: u64) -> f64 {
         let now = Instant::now();
         let rate = mbit_per_s(bytes.saturating_sub(self.bytes), now - self.since);

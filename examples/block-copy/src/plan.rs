@@ -77,7 +77,7 @@ impl CopyPlan {
         json!({
             "source": ends.source.to_json(),
             "destination": ends.destination.to_json(),
-            "io_size": self.io_size.to_json(),
+            "io_size_bytes": self.io_size.to_json(),
             "queue_depth": self.queue_depth.to_json(),
         })
     }

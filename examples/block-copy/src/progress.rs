@@ -1,18 +1,19 @@
 //! What people see while they wait.
 
-use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use iscsi_copy::Progress as CopyProgress;
 
+use crate::activity::Activity;
+use crate::bar_line::BarLine;
+use crate::log;
 use crate::output;
-use crate::standing::{Standing, clock};
+use crate::standing::Standing;
 use crate::terminal;
-use iscsi_initiator::printable;
-use iscsi_initiator::tuning::Size;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -21,14 +22,16 @@ pub enum ProgressMode {
     Auto,
     /// A bar with rate and remaining time; lines where there is no terminal.
     Bar,
-    /// A line a second.
+    /// A line with a time stamp now and then.
     Plain,
     /// Nothing but errors.
     None,
 }
 
-const WITH_TOTAL: &str = "{prefix} {wide_bar} {percent}% of {total} {rate} {eta} left{msg}";
-const WITHOUT_TOTAL: &str = "{prefix} {spinner} {done} {rate}{msg}";
+/// Where a terminal does not say how wide it is.
+const COLUMNS: usize = 80;
+/// The line is rendered here, for the columns that there are by now.
+const TEMPLATE: &str = "{wide_msg}";
 
 /// The bar of this process, if there is one just now.
 static BARS: LazyLock<MultiProgress> =
@@ -40,101 +43,120 @@ pub fn say(lines: &str) {
     output::aside(|| BARS.suspend(|| output::say(lines)));
 }
 
+/// What a pass does to the bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Pass {
+    /// Copies them.
+    Copy,
+    /// Reads them back and compares.
+    Verify,
+}
+
 /// The display of one pass over the bytes.
 #[derive(Debug)]
 pub struct Progress {
-    title: &'static str,
+    pass: Pass,
     display: Display,
 }
 
 #[derive(Debug)]
 enum Display {
     Bar(ProgressBar),
-    Lines,
+    /// A line each time that this has passed.
+    Lines(Duration),
     Nothing,
 }
 
 impl Progress {
-    /// Begins to show a pass over `total` bytes at most, if their number is known.
-    pub fn new(mode: ProgressMode, title: &'static str, total: Option<u64>) -> Self {
+    /// Begins to show a pass over `total` bytes at most, if their number is known. Where there is no bar, a line is
+    /// written each `interval`.
+    pub fn new(mode: ProgressMode, interval: Duration, pass: Pass, total: Option<u64>) -> Self {
         let display = match mode {
             ProgressMode::None => Display::Nothing,
-            ProgressMode::Plain => Display::Lines,
-            ProgressMode::Auto | ProgressMode::Bar if !stderr().is_terminal() => Display::Lines,
-            ProgressMode::Auto | ProgressMode::Bar => Display::Bar(bar(title, total)),
+            ProgressMode::Auto | ProgressMode::Bar if stderr().is_terminal() => {
+                Display::Bar(bar(total))
+            }
+            ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => {
+                Display::Lines(interval)
+            }
         };
-        Self { title, display }
+        Self { pass, display }
     }
 
     /// What is done to the bytes.
     pub(crate) const fn title(&self) -> &'static str {
-        self.title
+        match self.pass {
+            Pass::Copy => "copied",
+            Pass::Verify => "verified",
+        }
     }
 
-    /// Moves the bar.
-    pub(crate) fn refresh(&self, now: &CopyProgress) {
+    /// Draws the bar anew.
+    pub(crate) fn refresh(&self, now: &CopyProgress, activity: Activity, elapsed: Duration) {
         if let Display::Bar(bar) = &self.display {
-            output::aside(|| refresh(bar, now));
+            output::aside(|| {
+                advance(bar, now);
+                let columns = terminal::columns().unwrap_or(COLUMNS);
+                let line = self.bar_line(bar, now, activity, elapsed);
+                bar.set_message(line.render(columns));
+            });
         }
     }
 
-    /// Tells how a second went: as a line, or behind the bar.
+    fn bar_line(
+        &self,
+        bar: &ProgressBar,
+        now: &CopyProgress,
+        activity: Activity,
+        elapsed: Duration,
+    ) -> BarLine {
+        let CopyProgress { done, total, .. } = *now;
+        let rate = bar.per_sec() * 8.0 / 1e6;
+        let pass = match self.pass {
+            Pass::Copy => "copy",
+            Pass::Verify => "verify",
+        };
+        let left = (rate > 0.0).then(|| bar.eta());
+        BarLine { pass, done, total, activity, rate, elapsed, left }
+    }
+
+    /// How often a line is due; `None` where there are no lines.
+    pub(crate) const fn line_interval(&self) -> Option<Duration> {
+        if let Display::Lines(interval) = self.display { Some(interval) } else { None }
+    }
+
+    /// Tells how it stands, as a line.
     pub(crate) fn tell(&self, standing: &Standing) {
-        match &self.display {
-            Display::Bar(bar) => {
-                output::aside(|| bar.set_message(printable(&standing.to_string())))
-            }
-            Display::Lines => say(&format!("{}\n", standing.line(self.title))),
-            Display::Nothing => {}
-        }
+        say(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
     }
 
     /// Says something between two lines, or above the bar.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
-            Display::Bar(_) | Display::Lines => say(&format!("{text}\n")),
+            Display::Bar(_) | Display::Lines(_) => say(&format!("{text}\n")),
             Display::Nothing => {}
         }
     }
 
     /// Takes the bar away; what is to be said at the end is the caller's.
-    pub(crate) fn finish(&self, bytes: u64) {
+    pub(crate) fn finish(&self) {
         if let Display::Bar(bar) = &self.display {
-            output::aside(|| {
-                bar.set_position(bytes);
-                bar.finish_and_clear();
-            });
+            output::aside(|| bar.finish_and_clear());
         }
     }
 }
 
-/// A bar with rate and remaining time; without a total, a sign of life.
-fn bar(title: &'static str, total: Option<u64>) -> ProgressBar {
-    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    let template = if total.is_some() { WITH_TOTAL } else { WITHOUT_TOTAL };
-    // The templates are fixed, and they parse.
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(
-        style
-            .with_key("done", |state: &ProgressState, out: &mut dyn Write| {
-                show(out, Size(state.pos()));
-            })
-            .with_key("total", |state: &ProgressState, out: &mut dyn Write| {
-                show(out, Size(state.len().unwrap_or_default()));
-            })
-            .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-                show(out, format_args!("{:.1} Mbit/s", state.per_sec() * 8.0 / 1e6));
-            })
-            .with_key("eta", |state: &ProgressState, out: &mut dyn Write| {
-                show(out, clock(state.eta()));
-            }),
-    );
-    BARS.add(bar.with_prefix(title))
+/// A line at the bottom of the terminal; it counts the bytes, for their rate.
+fn bar(total: Option<u64>) -> ProgressBar {
+    let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    // The template is fixed, and it parses.
+    let style = ProgressStyle::with_template(TEMPLATE);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    BARS.add(bar)
 }
 
 /// Moves a bar, and makes it as long as what there is to do.
-fn refresh(bar: &ProgressBar, now: &CopyProgress) {
+fn advance(bar: &ProgressBar, now: &CopyProgress) {
     if bar.length().is_some() {
         // Before both ends were looked at nobody knows.
         let Some(total) = now.total else { return };
@@ -150,19 +172,12 @@ fn refresh(bar: &ProgressBar, now: &CopyProgress) {
     bar.set_position(now.done);
 }
 
-fn show(out: &mut dyn Write, value: impl std::fmt::Display) {
-    // The bar writes into a string, which takes everything.
-    let _ = write!(out, "{value}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn templates_parse() {
-        for template in [WITH_TOTAL, WITHOUT_TOTAL] {
-            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
-        }
+    fn the_template_parses() {
+        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
     }
 }

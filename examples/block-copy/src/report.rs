@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use iscsi_copy::{Progress, RangeSet};
-use iscsi_initiator::tuning::Diagnosis;
+use iscsi_initiator::tuning::{Diagnosis, Finding, Limiter};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ impl Report {
             "portals": self.reaches.iter().map(Reach::portals_to_json).collect::<Vec<_>>(),
             "connections": reach.map_or(0, |reach| reach.connections.open),
             "queue_depth": self.queue_depth,
-            "io_size": self.plan.io_size.value,
+            "io_size_bytes": self.plan.io_size.value,
             "plan": self.plan_json,
             "diagnosis": self.diagnoses.iter().map(to_json).collect::<Vec<_>>(),
             "retries": self.retries,
@@ -138,6 +138,35 @@ impl Report {
 const CHANGED: &str = "\nwarning: the source was changed while it was copied, so the copy may be neither what it was \
     nor what it is; copy again when nothing changes it";
 
+impl Report {
+    /// The report for people: one line, a second one with what limited the copy, and what did not go as wished; with
+    /// `is_verbose` how each unit was reached, and all that held it back.
+    pub fn text(&self, is_verbose: bool) -> String {
+        if is_verbose { format!("{self:#}") } else { self.to_string() }
+    }
+
+    /// What limited the copy most: of two units the one that had to wait least for the other.
+    fn limited_by(&self) -> Option<String> {
+        let foremost = self.diagnoses.iter().filter_map(|(side, diagnosis)| {
+            let finding = diagnosis.foremost()?;
+            Some((*side, finding))
+        });
+        let starved = |finding: &Finding| finding.limiter == Limiter::Source;
+        let (side, finding) = foremost.max_by(|(_, one), (_, other)| {
+            let order = starved(other).cmp(&starved(one));
+            order.then(one.share.total_cmp(&other.share))
+        })?;
+        let name = match (finding.limiter, side) {
+            // Nothing was asked of the unit: the other end was slower.
+            (Limiter::Source, Side::Source) => Side::Destination.to_string(),
+            (Limiter::Source, Side::Destination) => Side::Source.to_string(),
+            (limiter, side) if self.diagnoses.len() > 1 => format!("{limiter} ({side})"),
+            (limiter, _) => limiter.to_string(),
+        };
+        Some(format!("limited by: {name}, {:.0}% of the time", finding.share * 100.0))
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Progress { done, skipped, lost, resumed, .. } = self.progress;
@@ -156,7 +185,8 @@ impl fmt::Display for Report {
         if lost > 0 {
             write!(f, ", {} written again", Size(lost))?;
         }
-        if self.retries > 0 {
+        // A unit asks for it at each login, which is nothing that people could change.
+        if self.retries > 0 && f.alternate() {
             write!(f, ", {} sent again", counted(self.retries, "command", "commands"))?;
         }
         f.write_str(if self.verified { ", read back equal" } else { "" })?;
@@ -165,6 +195,14 @@ impl fmt::Display for Report {
         }
         if self.source_changed {
             f.write_str(CHANGED)?;
+        }
+        if !f.alternate() {
+            self.limited_by().map_or(Ok(()), |limit| write!(f, "\n{limit} (-v explains it)"))?;
+            return self
+                .reaches
+                .iter()
+                .flat_map(Reach::notes)
+                .try_for_each(|note| write!(f, "\n{note}"));
         }
         self.reaches.iter().try_for_each(|reach| write!(f, "\n{reach}"))?;
         self.diagnoses.iter().try_for_each(|(side, diagnosis)| {

@@ -7,6 +7,7 @@ use iscsi_copy::Progress;
 use iscsi_initiator::tuning::Size;
 use serde_json::{Value, json};
 
+use crate::activity::Activity;
 use crate::rate::mbit_per_s;
 
 /// How a pass over the bytes stands.
@@ -16,8 +17,10 @@ pub struct Standing {
     pub progress: Progress,
     /// How long it has lasted.
     pub elapsed: Duration,
-    /// The rate of the last second, Mbit/s (10^6 bits).
+    /// The rate since the last look, Mbit/s (10^6 bits).
     pub rate: f64,
+    /// What it does at this moment.
+    pub activity: Activity,
     /// Sessions that carry data, with all units.
     pub sessions: usize,
     /// The smallest round-trip time, to the destination or else to the source.
@@ -54,14 +57,18 @@ impl Standing {
 
     /// A line about it, for people.
     pub(crate) fn line(&self, title: &str) -> String {
-        let (done, rate) = (Size(self.progress.done), self.rate);
+        let done = Size(self.progress.done);
+        let state = self.activity.texts().into_iter().next();
         let Some(total) = self.progress.total else {
-            return format!("{title} {done}, {rate:.1} Mbit/s{self}");
+            let state = state.unwrap_or_else(|| format!("{:.1} Mbit/s", self.rate));
+            return format!("{title} {done}, {state}{self}");
         };
-        let percent = percent(self.progress.done, total);
-        let left = self.left().map_or_else(|| "unknown time".to_owned(), clock);
-        let total = Size(total);
-        format!("{title} {done} of {total} ({percent}%), {rate:.1} Mbit/s, {left} left{self}")
+        let state = state.unwrap_or_else(|| {
+            let left = self.left().map_or_else(|| "unknown time".to_owned(), clock);
+            format!("{:.1} Mbit/s, {left} left", self.rate)
+        });
+        let (percent, total) = (percent(self.progress.done, total), Size(total));
+        format!("{title} {done} of {total} ({percent}%), {state}{self}")
     }
 
     /// The same for programs, as one object.
@@ -85,7 +92,7 @@ impl Standing {
     }
 }
 
-/// What is behind a short line, or a bar.
+/// What is behind a short line.
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.elapsed.is_zero() {
@@ -104,7 +111,7 @@ impl fmt::Display for Standing {
 }
 
 /// How much is done, in whole percent, rounded down.
-fn percent(bytes: u64, total: u64) -> u64 {
+pub(crate) fn percent(bytes: u64, total: u64) -> u64 {
     let percent = u128::from(bytes) * 100 / u128::from(total.max(1));
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
@@ -131,7 +138,8 @@ mod tests {
         (progress.done, progress.total, progress.resumed) = (done, total, resumed);
         progress.written = done - resumed;
         let elapsed = Duration::from_secs(1);
-        Standing { progress, elapsed, rate: 93.75, sessions: 0, round_trip: None }
+        let activity = Activity::Running;
+        Standing { progress, elapsed, rate: 93.75, activity, sessions: 0, round_trip: None }
     }
 
     #[test]
@@ -156,6 +164,8 @@ mod tests {
         assert_eq!(line, expected);
         let stream = standing(MIB, None, 0).line("copied");
         assert_eq!(stream, "copied 1 MiB, 93.8 Mbit/s, mean 8.4");
+        let paused = Standing { activity: Activity::Paused, ..standing(MIB, Some(4 * MIB), 0) };
+        assert_eq!(paused.line("copied"), "copied 1 MiB of 4 MiB (25%), paused, mean 8.4");
         let mut unit = standing(4 * MIB, Some(4 * MIB), 0);
         (unit.progress.written, unit.progress.skipped) = (MIB, 3 * MIB);
         (unit.sessions, unit.round_trip) = (2, Some(Duration::from_micros(100_250)));

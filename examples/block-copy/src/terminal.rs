@@ -18,6 +18,11 @@ pub(crate) fn draw_target() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(terminal), RATE)
 }
 
+/// The columns of the terminal by now; `None` where there is none.
+pub(crate) fn columns() -> Option<usize> {
+    Term::stderr().size_checked().map(|(_, columns)| usize::from(columns))
+}
+
 /// A terminal to which nothing more is written once it has refused something. The bar would end the program otherwise:
 /// it takes an error of its terminal for impossible.
 #[derive(Debug)]

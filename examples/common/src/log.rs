@@ -22,6 +22,7 @@ use iscsi_initiator::printable;
 use tracing::Event;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Writer, format};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
@@ -40,10 +41,14 @@ pub type Show = fn(&str);
 pub enum Usually {
     /// Warnings, and worse.
     Warnings,
+    /// What sessions and copies do as well, with time stamps.
+    Details,
     /// Nothing.
     Silence,
 }
 
+/// What [`Usually::Details`] asks for.
+const DETAILS: &str = "warn,iscsi_initiator=debug,iscsi_session=debug,iscsi_copy=debug";
 /// Lines that wait until they are read, at most.
 const ROOM: usize = 1024;
 /// How long the last lines may take at the end.
@@ -76,18 +81,20 @@ pub fn start(usually: Usually, show: Show) -> Log {
     let Ok(queue) = Queue::start(show) else { return Log(None) };
     let log = Log(Some(queue.clone()));
     let asked = env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let result = match asked.map(|filter| filter.parse::<Filter>()) {
-        Some(Ok(Filter(targets))) => {
+    let asked = asked.map(|filter| filter.parse::<Filter>());
+    if let Some(Err(error)) = &asked {
+        queue.put(&format!("warning: RUST_LOG is ignored: {error}\n"));
+    }
+    let usual = || (usually == Usually::Details).then(|| DETAILS.parse().ok()).flatten();
+    let result = match asked.and_then(Result::ok).or_else(usual) {
+        Some(Filter(targets)) => {
             let lines = layer().with_ansi(false).event_format(OfJob(format()));
             let lines = lines.with_writer(move || queue.clone());
             tracing_subscriber::registry().with(lines).with(targets).with(Jobs).try_init()
         }
-        wrong => {
-            if let Some(Err(error)) = wrong {
-                queue.put(&format!("warning: RUST_LOG is ignored: {error}\n"));
-            }
+        None => {
             let level = match usually {
-                Usually::Warnings => LevelFilter::WARN,
+                Usually::Warnings | Usually::Details => LevelFilter::WARN,
                 Usually::Silence => LevelFilter::OFF,
             };
             let warnings = Warnings { queue, latest: Arc::default() };
@@ -99,6 +106,16 @@ pub fn start(usually: Usually, show: Show) -> Log {
     // Whoever calls the program from within another one has a subscriber of its own.
     drop(result);
     log
+}
+
+/// The time by the system's clock, UTC, in whole seconds: `2026-01-31T12:00:00Z`.
+#[must_use]
+pub fn time_stamp() -> String {
+    let mut text = String::new();
+    // A string takes everything.
+    _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    let seconds = text.split_once('.').map(|(seconds, _)| format!("{seconds}Z"));
+    seconds.unwrap_or(text)
 }
 
 /// What happened and no more: not which disk it was of the one that the program or its job uses, nor which of
@@ -221,6 +238,20 @@ impl Write for Warnings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_stamp_has_date_time_and_zone() {
+        let shape: String = time_stamp()
+            .chars()
+            .map(|shown| if shown.is_ascii_digit() { '0' } else { shown })
+            .collect();
+        assert_eq!(shape, "0000-00-00T00:00:00Z");
+    }
+
+    #[test]
+    fn the_details_are_a_filter_that_makes_sense() {
+        assert!(DETAILS.parse::<Filter>().is_ok());
+    }
 
     #[test]
     fn what_many_say_at_once_is_said_once() {

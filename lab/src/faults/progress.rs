@@ -61,9 +61,10 @@ impl Progress {
     }
 }
 
-/// What is done and how much that is: of `copied 3M of 64M (4%), ...` the part before the bracket,
-/// and 4.
+/// What is done and how much that is: of `2026-01-31T12:00:00Z copied 3M of 64M (4%), ...` the part between the time
+/// stamp and the bracket, and 4.
 fn parse(line: &str) -> Option<(&str, u64)> {
+    let (_, line) = line.split_once("Z ")?;
     let (done, rest) = line.split_once(" (")?;
     let (percent, _) = rest.split_once("%)")?;
     Some((done, percent.parse().ok()?))
@@ -74,7 +75,9 @@ mod tests {
     use super::*;
 
     fn line(stage: &str, percent: u64) -> String {
-        format!("{stage} {percent}M of 100M ({percent}%), 93.1 Mbit/s, 00:05 left")
+        format!(
+            "2026-01-31T12:00:00Z {stage} {percent}M of 100M ({percent}%), 93.1 Mbit/s, 0:05 left"
+        )
     }
 
     #[test]

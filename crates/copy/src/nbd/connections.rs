@@ -82,6 +82,12 @@ impl Connections {
         self.standing.borrow().connections.len()
     }
 
+    /// Whether none is open, and they are still being opened again.
+    pub(super) fn is_away(&self) -> bool {
+        let standing = self.standing.borrow();
+        standing.end.is_none() && standing.is_away()
+    }
+
     pub(super) fn losses(&self) -> &Losses {
         &self.losses
     }

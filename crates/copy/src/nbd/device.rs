@@ -112,6 +112,12 @@ impl NbdDevice {
         &self.export
     }
 
+    /// Whether all connections are lost, so that requests wait until the server is back:
+    /// [`NbdUri::patience`] at most.
+    pub fn is_away(&self) -> bool {
+        self.connections.is_away()
+    }
+
     fn has(&self, flag: TransmissionFlags) -> bool {
         self.export.flags.contains(flag)
     }

@@ -233,7 +233,9 @@ async fn a_pause_holds_the_copy_and_a_cancel_ends_it_in_order() {
     let running = tokio::spawn(copy.run());
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!((control.progress().done, from.lock().reads.len()), (0, 0));
+    assert!(control.is_paused());
     control.resume();
+    assert!(!control.is_paused());
     while control.progress().done == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

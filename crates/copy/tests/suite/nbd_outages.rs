@@ -59,12 +59,13 @@ async fn requests_wait_for_a_server_that_is_killed_and_comes_back() {
         }
     });
     sleep(200 * SECOND).await;
-    assert!(!requests.is_finished());
+    assert!(!requests.is_finished() && device.is_away());
     server.listen();
     let (found, extents) = requests.await.unwrap();
     assert_eq!((&found[..], extents), (&pattern(LEN)[512..1024], 1));
     assert_eq!(server.lock().bytes[1024..1536], [7; 512]);
     device.flush().await.unwrap();
+    assert!(!device.is_away());
 }
 
 /// The server starts later than the copy.

@@ -1,6 +1,5 @@
 //! What people are told of the paths of a disk.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{Metadata, Span};
 
 use crate::error::Error;
-use crate::multipath::spread::Spread;
+use crate::multipath::spread::{Spread, Waiting};
 use crate::url::portal_name;
 
 /// The latest notes tell enough.
@@ -75,7 +74,7 @@ impl Report {
         // Many requests wait for the same; the first has waited longest.
         for (at, wait) in told.waits.iter().enumerate() {
             if !told.waits.iter().take(at).any(|before| before.what == wait.what) {
-                spread.waits.push(wait.to_string());
+                spread.waits.push(wait.waiting());
             }
         }
         spread
@@ -174,9 +173,9 @@ impl Wait {
             return;
         }
         wait.next_note = elapsed * 2;
-        let old = wait.note.replace(wait.to_string());
+        let old = wait.note.replace(wait.waiting().to_string());
         spread.notes.retain(|note| Some(note) != old.as_ref());
-        let note = wait.to_string();
+        let note = wait.waiting().to_string();
         drop(told);
         self.report.note(note);
     }
@@ -188,13 +187,9 @@ impl Drop for Wait {
     }
 }
 
-impl fmt::Display for WaitEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} s so far", self.what, self.since.elapsed().as_secs())?;
-        match self.limit {
-            Some(limit) => write!(f, ", up to {} s)", limit.as_secs()),
-            None => f.write_str(")"),
-        }
+impl WaitEntry {
+    fn waiting(&self) -> Waiting {
+        Waiting { reason: self.what.clone(), elapsed: self.since.elapsed(), limit: self.limit }
     }
 }
 
@@ -221,7 +216,10 @@ mod tests {
             advance(begun + Duration::from_secs(seconds) - Instant::now()).await;
             waits.iter().for_each(|wait| wait.say(busy()));
             let text = |seconds| format!("the unit answers BUSY ({seconds} s so far, up to 60 s)");
-            assert_eq!(report.get().waits, [text(seconds)]);
+            let waits = report.get().waits;
+            let shown: Vec<_> = waits.iter().map(Waiting::to_string).collect();
+            assert_eq!(shown, [text(seconds)]);
+            assert_eq!(waits[0].elapsed, Duration::from_secs(seconds));
             let notes: Vec<_> = noted.map(text).into_iter().collect();
             assert_eq!(report.get().notes, notes, "a note takes the place of the one before");
         }

@@ -195,7 +195,7 @@ async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
             let disk = disk.clone();
             async move { write_all(&disk, 2).await }
         });
-        until(|| disk.spread().waits.iter().any(|wait| wait.contains("NOT READY"))).await;
+        until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("NOT READY"))).await;
         array.groups.set_state(2, AccessState::ActiveNonOptimized);
         soon(writing).await.unwrap();
         assert_holds(&array, 2);

@@ -216,10 +216,10 @@ async fn what_is_waited_for_shows_while_a_session_does_not_come_back() {
     let disk = open(&rig, HOUR).await;
     rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
     drop_first(&rig);
-    until(|| disk.spread().waits.iter().any(|wait| wait.contains("the last try"))).await;
+    until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("the last try"))).await;
     let wait = disk.spread().waits.remove(0);
     for part in ["the target closed the connection", "cannot take the login now", "up to 3600 s"] {
-        assert!(wait.contains(part), "{wait}");
+        assert!(wait.to_string().contains(part), "{wait}");
     }
     rig.server.with(|target| target.config_mut().login.refuse = None);
     until(|| disk.spread().reopened == 1).await;
@@ -338,7 +338,8 @@ async fn a_refused_question_at_a_reopening_does_not_end_the_disk() {
     let disk = open(&rig, HOUR).await;
     rig.server.with(|target| unit(target).behavior.refused_pages = vec![IDENTIFICATION]);
     drop_first(&rig);
-    until(|| disk.spread().waits.iter().any(|wait| wait.contains("does not say that name"))).await;
+    until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("does not say that name")))
+        .await;
     rig.server.with(|target| unit(target).behavior.refused_pages.clear());
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     assert_eq!(disk.spread().reopened, 1);

@@ -444,7 +444,7 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
         let disk = disk.clone();
         async move { write_all(&disk, 18).await }
     });
-    until(|| disk.spread().waits.iter().any(|wait| wait.contains("NOT READY"))).await;
+    until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("NOT READY"))).await;
     first.server.with(|target| target.config_mut().faults.clear());
     assert!(soon(writing).await.unwrap().iter().all(Result::is_ok));
     assert_holds(&first, 18);

@@ -1,16 +1,41 @@
 //! What people and programs get to see.
 
-use clap::Args;
-use iscsi_examples_common::help::heading;
+use std::time::Duration;
 
+use clap::{ArgAction, Args};
+use iscsi_examples_common::help::heading;
+use iscsi_examples_common::time;
+
+use crate::log::Usually;
 use crate::progress::ProgressMode;
+
+/// How often a line of progress is written unless asked otherwise.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
+/// How often it may be written.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How it is told.
 #[derive(Clone, Debug, Args)]
 pub struct OutputArgs {
+    /// Show errors only, as --progress none.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = heading::OUTPUT)]
+    pub quiet: bool,
+    /// Show the plan and what held the copy back; -vv logs sessions.
+    ///
+    /// `-v` prints what was measured and chosen before the copy, and the diagnosis after it. `-vv` also logs what the
+    /// sessions do.
+    #[arg(short, long, action = ArgAction::Count, help_heading = heading::OUTPUT)]
+    pub verbose: u8,
     /// How to show progress on standard error.
+    ///
+    /// `auto` is a bar on a terminal, and lines with time stamps elsewhere. `none` shows errors only.
     #[arg(long, value_name = "auto|bar|plain|none", value_enum, default_value_t = ProgressMode::Auto, help_heading = heading::OUTPUT)]
     pub progress: ProgressMode,
+    /// How often to write a line of progress where there is no bar.
+    ///
+    /// `10s`, `5min`; at least `1s`.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_interval, help_heading = heading::OUTPUT)]
+    pub stats: Duration,
     /// Print the result, or the failure, as one JSON object.
     ///
     /// On standard output.
@@ -24,6 +49,32 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Whether people get to see errors only.
+    pub fn is_silent(&self) -> bool {
+        self.mode() == ProgressMode::None
+    }
+
+    /// How progress is shown.
+    pub fn mode(&self) -> ProgressMode {
+        if self.quiet { ProgressMode::None } else { self.progress }
+    }
+
+    /// Whether people want to see the plan and the diagnosis.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose > 0 && !self.is_silent()
+    }
+
+    /// What is logged where `RUST_LOG` says nothing.
+    pub fn usually(&self) -> Usually {
+        if self.is_silent() {
+            Usually::Silence
+        } else if self.verbose > 1 {
+            Usually::Details
+        } else {
+            Usually::Warnings
+        }
+    }
+
     /// Whether standard output gets the result as an object.
     pub const fn wants_json(&self) -> bool {
         self.json || self.json_lines
@@ -32,6 +83,22 @@ impl OutputArgs {
 
 impl Default for OutputArgs {
     fn default() -> Self {
-        Self { progress: ProgressMode::Auto, json: false, json_lines: false }
+        Self {
+            quiet: false,
+            verbose: 0,
+            progress: ProgressMode::Auto,
+            stats: LINE_INTERVAL,
+            json: false,
+            json_lines: false,
+        }
     }
+}
+
+/// The time between two lines of progress.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let time = time::parse(text)?;
+    if time < LEAST_INTERVAL {
+        return Err("a line a second is the most; write 1s or more".to_owned());
+    }
+    Ok(time)
 }

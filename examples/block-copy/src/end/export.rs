@@ -8,6 +8,7 @@ use std::time::Duration;
 use iscsi_copy::{Device, NbdDevice, NbdUri, RangeSet};
 use serde_json::{Value, json};
 
+use crate::activity::Awaited;
 use crate::error::Error;
 use crate::side::Side;
 
@@ -51,6 +52,12 @@ impl ExportEnd {
     /// The device.
     pub const fn device(&self) -> &NbdDevice {
         &self.device
+    }
+
+    /// That the server is waited for, if it is.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        let limit = Some(self.uri.patience());
+        self.device.is_away().then_some(Awaited { side: None, what: "server", limit })
     }
 
     /// The ranges that the requested dirty bitmap marked when the export was opened.

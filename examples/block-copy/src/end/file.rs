@@ -140,6 +140,12 @@ impl FileEnd {
         self.device.capacity()
     }
 
+    /// How long it is, where that matters: the length of a regular file matters to its readers only.
+    pub(super) fn size(&self) -> Option<String> {
+        let matters = self.device.is_block_device() || self.side == Side::Source;
+        matters.then(|| Size(self.capacity()).to_string())
+    }
+
     /// Removes a file that was made for this copy and is still empty.
     pub(super) async fn remove_if_empty(&self) {
         let Self { made: Some(path), identity, .. } = self.clone() else { return };
@@ -198,12 +204,8 @@ impl FileEnd {
 }
 
 impl fmt::Display for FileEnd {
-    /// The length of a regular file matters to its readers only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind(), self.name)?;
-        if self.device.is_block_device() || self.side == Side::Source {
-            write!(f, ", {}", Size(self.device.capacity()))?;
-        }
-        Ok(())
+        self.size().map_or(Ok(()), |size| write!(f, ", {size}"))
     }
 }

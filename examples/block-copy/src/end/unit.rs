@@ -10,14 +10,15 @@ use iscsi_copy::Identity;
 use iscsi_examples_common::place;
 use iscsi_initiator::Digest;
 use iscsi_initiator::scsi::reservation::ReservationKey;
-use iscsi_initiator::tuning::{Plan, Row};
+use iscsi_initiator::tuning::Plan;
 use iscsi_initiator::{
     Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::medium::Medium;
+use super::{medium::Medium, tuning};
+use crate::activity::Awaited;
 use crate::error::Error;
 use crate::side::Side;
 use crate::stop::Stop;
@@ -125,6 +126,30 @@ impl UnitEnd {
         self.disk.spread()
     }
 
+    /// What it waits for at this moment: the target where no session is left; `None` if all flows.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        let spread = self.spread();
+        let what = if spread.sessions == 0 { "target" } else { "unit" };
+        // What is waited for without a limit may last longest.
+        let limit = spread
+            .waits
+            .iter()
+            .map(|wait| wait.limit)
+            .max_by_key(|limit| limit.unwrap_or(Duration::MAX))?;
+        Some(Awaited { side: None, what, limit })
+    }
+
+    /// What it is, beside its name, from the longest text to the shortest.
+    pub(super) fn details(&self) -> Vec<String> {
+        let (profile, size) = (self.disk.profile(), Size(self.disk.capacity()));
+        let sessions = counted(self.sessions().len(), "session");
+        vec![
+            format!("{} {}, {size}, {sessions}", profile.vendor, profile.product),
+            format!("{size}, {sessions}"),
+            size.to_string(),
+        ]
+    }
+
     /// How many reads or writes of `io_size` bytes keep its sessions busy by now.
     pub fn queue_depth(&self, io_size: usize) -> usize {
         self.disk.queue_depth(io_size)
@@ -206,12 +231,12 @@ impl UnitEnd {
             "product": profile.product,
             "serial_number": profile.serial_number,
             "bytes": self.disk.capacity(),
-            "block_size": self.disk.block_size(),
+            "block_size_bytes": self.disk.block_size(),
             "command_bytes": self.disk.max_transfer(),
             "sessions": self.sessions().len(),
             "round_trip_ms": self.round_trip().map(|trip| trip.as_secs_f64() * 1e3),
             "negotiated": negotiated,
-            "tuning": self.plan().map(|plan| rows(&plan.rows())),
+            "tuning": self.plan().as_ref().map(tuning::to_json),
         })
     }
 
@@ -253,13 +278,9 @@ impl UnitEnd {
     }
 }
 
-/// A table for programs: each name with its value and its reason.
-fn rows(rows: &[Row]) -> Value {
-    let members = rows.iter().map(|row| {
-        let name = row.name.replace([' ', '-', '/'], "_").to_lowercase();
-        (name, json!({ "value": row.value, "reason": row.reason }))
-    });
-    Value::Object(members.collect())
+/// A number of things, as text.
+pub(super) fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 const fn digest(digest: Digest) -> &'static str {

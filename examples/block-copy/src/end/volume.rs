@@ -13,7 +13,7 @@ use iscsi_volume::{Description, Volume};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::unit::UnitEnd;
+use super::unit::{UnitEnd, counted};
 use crate::error::Error;
 use crate::side::Side;
 use crate::stop::Stop;
@@ -64,6 +64,14 @@ impl VolumeEnd {
         &self.units
     }
 
+    /// What it is, beside its name, from the longest text to the shortest.
+    pub(super) fn details(&self) -> Vec<String> {
+        let (units, size) = (counted(self.units.len(), "unit"), Size(self.volume.capacity()));
+        let sessions = self.units.iter().map(|unit| unit.sessions().len()).sum();
+        let sessions = counted(sessions, "session");
+        vec![format!("{units}, {size}, {sessions}"), format!("{units}, {size}"), size.to_string()]
+    }
+
     /// What makes it the same volume later: its units in their order, and what lies where on them.
     pub(super) fn identity(&self) -> Identity {
         self.identity.clone()
@@ -92,7 +100,7 @@ impl VolumeEnd {
             "kind": "volume",
             "name": &*self.name,
             "bytes": self.volume.capacity(),
-            "chunk": self.volume.stripe().chunk().bytes(),
+            "chunk_bytes": self.volume.stripe().chunk().bytes(),
             "members": self.units.iter().map(UnitEnd::to_json).collect::<Vec<_>>(),
         })
     }

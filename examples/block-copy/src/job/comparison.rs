@@ -10,7 +10,7 @@ use crate::ends::{Ends, NO_WAY_BACK};
 use crate::error::Error;
 use crate::json_lines::JsonLines;
 use crate::meter::Meter;
-use crate::progress::Progress;
+use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
@@ -22,7 +22,8 @@ pub(super) async fn compare(
     lines: Option<Arc<JsonLines>>,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let progress = Progress::new(args.output.progress, "verified", Some(verify.bytes()));
+    let (mode, interval) = (args.output.mode(), args.output.stats);
+    let progress = Progress::new(mode, interval, Pass::Verify, Some(verify.bytes()));
     let verify = verify.with_holes_read(args.content.read_holes);
     let verify = match args.link.queue_depth {
         QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),

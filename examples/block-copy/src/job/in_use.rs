@@ -13,7 +13,7 @@ use crate::args::{PassArgs, WhenNotConverging};
 use crate::claims;
 use crate::error::Error;
 use crate::passes::PassesReport;
-use crate::progress::{ProgressMode, say};
+use crate::progress::say;
 use crate::shell::Shell;
 use crate::stop::Stop;
 
@@ -113,7 +113,7 @@ impl Job<'_> {
 
     /// Tells of a pass that has ended, by its place among them.
     fn tell_pass(&self, report: &PassesReport, at: usize) {
-        if self.args.output.progress != ProgressMode::None {
+        if !self.args.output.is_silent() {
             say(&format!("{}\n", report.line(at)));
         }
         if let Some(lines) = &self.lines {

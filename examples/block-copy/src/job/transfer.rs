@@ -13,7 +13,7 @@ use crate::args::{ContentArgs, OnReadError, QueueDepth, VerifyMode};
 use crate::error::Error;
 use crate::handle::{Handle, Phase};
 use crate::meter::Meter;
-use crate::progress::Progress;
+use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
@@ -61,7 +61,8 @@ impl Job<'_> {
         total: Option<u64>,
         stop: &Stop,
     ) -> (Result<Copied, Failure>, Vec<f64>) {
-        let progress = Progress::new(self.args.output.progress, "copied", total);
+        let output = &self.args.output;
+        let progress = Progress::new(output.mode(), output.stats, Pass::Copy, total);
         self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);

@@ -440,7 +440,7 @@ async fn on_a_terminal_that_goes_away(rig: &Rig) -> (Child, ChildStdin) {
     until(&mut child, || rig.disk.holds(0, &chunk)).await;
     // Once the bar is there.
     let mut shown = Vec::new();
-    while !String::from_utf8_lossy(&shown).contains("copied") {
+    while !String::from_utf8_lossy(&shown).contains("copy ") {
         let mut part = [0; 256];
         let count = terminal.read(&mut part).unwrap();
         shown.extend_from_slice(&part[..count]);

@@ -38,7 +38,7 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     assert_eq!(report["portals"], json!([{ "end": "destination", "portals": [portal] }]));
     assert_eq!(report["connections"], 1);
     assert_eq!(report["queue_depth"], 3);
-    assert_eq!(report["io_size"], 65_536);
+    assert_eq!(report["io_size_bytes"], 65_536);
     assert_eq!(report["retries"], 0);
     assert_eq!(report["reconnects"], 0);
     assert_eq!(report["verified"], true);
@@ -52,16 +52,21 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     let plan = &report["plan"];
     assert_eq!(plan["queue_depth"]["value"], 3);
     assert!(plan["queue_depth"]["reason"].as_str().unwrap().contains("--queue-depth"));
-    assert!(plan["io_size"]["reason"].as_str().unwrap().contains("--io-size"));
+    assert!(plan["io_size_bytes"]["reason"].as_str().unwrap().contains("--io-size"));
     assert_eq!(plan["source"]["kind"], "file");
     assert_eq!(plan["destination"]["name"], rig.url());
     assert_eq!(plan["destination"]["negotiated"]["FirstBurstLength"], 262_144);
     assert_eq!(plan["destination"]["negotiated"]["InitialR2T"], false);
     let tuning = &plan["destination"]["tuning"];
     assert_eq!(tuning["policy"]["value"], "auto");
-    for choice in tuning.as_object().unwrap().values() {
+    for (name, choice) in tuning.as_object().unwrap() {
         assert!(!choice["reason"].as_str().unwrap().is_empty(), "{tuning}");
+        let (value, has_unit) =
+            (&choice["value"], name.ends_with("_bytes") || name.contains("_per_"));
+        assert!(!has_unit || value.is_number() || value.is_null(), "{name}: {choice}");
+        assert!(has_unit || !value.to_string().contains("iB"), "{name} has no unit: {choice}");
     }
+    assert!(tuning["io_size_bytes"]["value"].as_u64().unwrap() > 0, "{tuning}");
 
     let [diagnosis] = report["diagnosis"].as_array().unwrap().as_slice() else {
         panic!("one end is a unit: {report}");
@@ -124,7 +129,7 @@ async fn a_copy_that_fails_midway_tells_what_is_known() {
     assert_eq!(failure["kind"], "target");
     assert!(failure["error"].as_str().unwrap().contains("4 KiB were written and flushed"));
     assert_eq!((&failure["bytes"], &failure["verified"]), (&4096.into(), &false.into()));
-    assert_eq!((&failure["sessions"], &failure["io_size"]), (&1.into(), &4096.into()));
+    assert_eq!((&failure["sessions"], &failure["io_size_bytes"]), (&1.into(), &4096.into()));
     assert_eq!(failure["plan"]["destination"]["name"], rig.url());
     assert_eq!(failure.as_object().unwrap().len(), 30);
 }
@@ -191,7 +196,7 @@ async fn commands_that_were_sent_again_are_counted() {
     rig.server.with(|target| {
         target.end_next_with(iscsi_testkit::target::Outcome::status(0x08));
     });
-    let output = block_copy(&[&source, &rig.url(), "--json"]);
+    let output = block_copy(&[&source, &rig.url(), "--json", "-v"]);
     assert!(succeeds(&output).contains("1 command sent again"));
     assert_eq!(object(&output)["retries"], 1);
 }

@@ -14,7 +14,7 @@ use crate::support::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_a_second_tells_programs_how_it_stands() {
     let rig = Rig::start(512, 1 << 20).await;
-    let options = ["--json-lines", "--io-size", "4k", "--sessions", "1", "--progress", "plain"];
+    let options = ["--json-lines", "--io-size", "4k", "--sessions", "1", "--stats", "1s"];
     let mut command = program(&[&["-", &*rig.url()], &options[..]].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -56,7 +56,8 @@ async fn a_line_a_second_tells_programs_how_it_stands() {
     let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
     assert_eq!((&last["bytes"], &last["error"]), (&12_288.into(), &Value::Null));
     let said = succeeds(&ends(child).await);
-    assert!(said.contains("Mbit/s, mean "), "{said}");
+    let line = said.lines().find(|line| line.contains("Mbit/s, mean ")).unwrap_or(&said);
+    assert!(line.contains("Z copied ") && line.starts_with("20"), "it has a time stamp: {line}");
     assert!(said.contains(", sent 8 KiB, skipped 4 KiB, 1 session, RTT "), "{said}");
 }
 
@@ -92,4 +93,55 @@ async fn a_source_that_grows_meanwhile_is_told() {
     assert!(rig.disk.holds(0, &pattern(LEN)));
     let output = block_copy(&[&[&source, "/dev/null"], &["--json"][..]].concat());
     assert_eq!(object(&output)["source_changed"], false);
+}
+
+/// The lines that a copy of 1 MiB to a unit writes with these options, where no terminal is there.
+async fn lines_with(options: &[&str]) -> Vec<String> {
+    let rig = Rig::start(512, 1 << 20).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(1 << 20));
+    let output = block_copy(&[&[&*source, &rig.url()][..], options].concat());
+    succeeds(&output).lines().map(str::to_owned).collect()
+}
+
+/// One line before the copy, and two behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_copy_needs_few_lines() {
+    let lines = lines_with(&["--verify"]).await;
+    assert!((2..=3).contains(&lines.len()), "{lines:?}");
+    assert!(
+        lines[0].starts_with("copying /") && lines[0].contains(" (1 MiB) to iscsi://"),
+        "{lines:?}"
+    );
+    assert!(lines[0].ends_with(", 1 MiB, 1 session)"), "{lines:?}");
+    assert!(
+        lines[1].starts_with("copied 1 MiB in ")
+            && lines[1].ends_with(", flushed, read back equal"),
+        "{lines:?}"
+    );
+    assert!(lines[2..].iter().all(|line| line.starts_with("limited by: ")), "{lines:?}");
+    for line in lines {
+        assert!(!line.contains("sent again"), "a unit attention at the login is no news: {line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_is_said_as_asked_for() {
+    for quiet in [&["-q"][..], &["--quiet", "--progress", "plain"], &["--progress", "none"]] {
+        assert_eq!(lines_with(quiet).await, [""; 0], "{quiet:?}");
+    }
+    let verbose = lines_with(&["-v"]).await;
+    for part in ["  agreed: ", "queue depth ", "what held the destination back:"] {
+        assert!(
+            verbose.iter().any(|line| line.contains(part)),
+            "{verbose:?} does not say {part:?}"
+        );
+    }
+    assert!(!verbose.iter().any(|line| line.contains(" INFO ")), "{verbose:?}");
+    let details = lines_with(&["-vv"]).await;
+    assert!(details.iter().any(|line| line.contains("Z  INFO iscsi_initiator")), "{details:?}");
+    for contrary in [&["-q", "-v"][..], &["--stats", "0"]] {
+        let output = block_copy(&[&["a", "b"][..], contrary].concat());
+        assert_eq!(output.status.code(), Some(2), "{contrary:?}");
+    }
 }

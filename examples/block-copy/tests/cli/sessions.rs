@@ -99,7 +99,7 @@ async fn dead_portal() -> SocketAddr {
 #[tokio::test(flavor = "multi_thread")]
 async fn four_sessions_share_the_work() {
     let rig = Rig::start(512, IMAGE as u64).await;
-    let (said, report) = copy_to(&rig.url(), &rig, &["--sessions", "4"]);
+    let (said, report) = copy_to(&rig.url(), &rig, &["--sessions", "4", "-v"]);
     assert!(said.contains("4 sessions: as asked for"), "{said}");
     assert_eq!((&report["sessions"], &report["sessions_peak"]), (&4.into(), &4.into()));
     assert_eq!(report["sessions_reason"], "as asked for");
@@ -130,7 +130,7 @@ async fn a_source_is_read_over_several_sessions_as_well() {
     rig.disk.fill(9);
     let folder = Folder::new();
     let copy = folder.path("copy");
-    let output = block_copy(&[&rig.url(), &copy, "--sessions", "3", "--json"]);
+    let output = block_copy(&[&rig.url(), &copy, "--sessions", "3", "--json", "-v"]);
     assert!(succeeds(&output).contains("source: 3 sessions"));
     assert_eq!(object(&output)["sessions"], 3);
     assert_eq!(std::fs::read(copy).unwrap(), rig.disk.read(0, usize::MAX));
@@ -229,7 +229,7 @@ async fn a_pipe_goes_on_over_a_session_that_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn several_connections_are_one_session() {
     let rig = Rig::start(512, IMAGE as u64).await;
-    let (said, report) = copy_to(&rig.url(), &rig, &["--connections", "4"]);
+    let (said, report) = copy_to(&rig.url(), &rig, &["--connections", "4", "-v"]);
     assert_eq!((&report["sessions"], &report["connections"]), (&1.into(), &4.into()));
     let reason = report["sessions_reason"].as_str().unwrap();
     assert!(reason.contains("--connections") && said.contains(reason), "{said}");
@@ -276,7 +276,7 @@ async fn the_report_says_what_no_warning_did() {
         let mut command = program(&[&source, &url, "--sessions", "2", "--progress", "plain"]);
         let said = succeeds(&command.env("RUST_LOG", log).output().unwrap());
         let (_, report) = said.split_once("\ncopied 9 bytes").unwrap();
-        let note = format!("\n  portal {dead} was passed over");
+        let note = format!("\ndestination: portal {dead} was passed over");
         assert_eq!(
             (said.contains(" WARN "), report.contains(&note)),
             (is_heard, !is_heard),

@@ -63,14 +63,14 @@ async fn an_image_goes_to_both_units_and_back() {
     let source = folder.file("image", &image);
     let volume =
         format!("volume:{}", folder.file("volume.toml", description(&rigs, CHUNK).as_bytes()));
-    let output = block_copy(&[&source, &volume, "--verify", "--json"]);
+    let output = block_copy(&[&source, &volume, "--verify", "--json", "-v"]);
     succeeds(&output);
     assert_striped(&rigs, &image);
     let report = object(&output);
     assert_eq!((&report["bytes"], &report["verified"]), (&(2 * LEN).into(), &true.into()));
     let end = &report["plan"]["destination"];
     assert_eq!(
-        (&end["kind"], &end["chunk"], &end["bytes"]),
+        (&end["kind"], &end["chunk_bytes"], &end["bytes"]),
         (&"volume".into(), &CHUNK.into(), &(2 * LEN).into())
     );
     for (number, rig) in rigs.iter().enumerate() {

@@ -1,0 +1,56 @@
+//! How the connection to a unit is tuned, for programs.
+
+use iscsi_initiator::tuning::{Buffer, Choice, Plan, Sends, TransferOffer};
+use serde_json::{Value, json};
+
+/// Each number with its reason. Its name has its unit; `null` leaves it to the kernel.
+pub(super) fn to_json(plan: &Plan) -> Value {
+    let Plan { link, .. } = plan;
+    let rows = plan.rows();
+    let why = rows.iter().find(|row| row.name == "link").map(|row| &*row.reason);
+    let rtt = link.rtt.map_or_else(|| "unknown".to_owned(), |rtt| rtt.to_string());
+    json!({
+        "policy": { "value": plan.policy.to_string(), "reason": rtt },
+        "link_mbit_per_s": { "value": link.bandwidth.mbit_per_second(), "reason": why },
+        "send_buffer_bytes": choice(&plan.send_buffer, |buffer| bytes(*buffer).into()),
+        "receive_buffer_bytes": choice(&plan.receive_buffer, |buffer| bytes(*buffer).into()),
+        "no_delay": choice(&plan.no_delay, |is_on| (*is_on).into()),
+        "sends": choice(&plan.sends, |sends| match sends {
+            Sends::OnePage => "one page".into(),
+            Sends::ManyPages => "many pages".into(),
+        }),
+        "cork": choice(&plan.cork, |is_on| (*is_on).into()),
+        "send_size_bytes": choice(&plan.send_size, |bytes| (*bytes).into()),
+        "not_sent_low_water_bytes": choice(&plan.not_sent_low_water, |bytes| (*bytes).into()),
+        "receive_low_water_bytes": choice(&plan.receive_low_water, |bytes| (*bytes).into()),
+        "congestion_control": choice(&plan.congestion_control, |name| name.clone().into()),
+        "segment_bytes": choice(&plan.segment, |bytes| (*bytes).into()),
+        "connections": choice(&plan.connections, |count| (*count).into()),
+        "io_size_bytes": choice(&plan.io_size, |bytes| (*bytes).into()),
+        "queue_depth": choice(&plan.queue_depth, |depth| (*depth).into()),
+        "read_size_bytes": choice(&plan.read_size, |bytes| (*bytes).into()),
+        "read_depth": choice(&plan.read_depth, |depth| (*depth).into()),
+        "offer": choice(&plan.offer, |offer| offer_to_json(*offer)),
+    })
+}
+
+fn choice<T>(Choice { value, reason, .. }: &Choice<T>, shown: impl Fn(&T) -> Value) -> Value {
+    json!({ "value": shown(value), "reason": reason })
+}
+
+const fn bytes(buffer: Buffer) -> Option<u64> {
+    match buffer {
+        Buffer::Autotuned => None,
+        Buffer::Set(bytes) | Buffer::Forced(bytes) => Some(bytes),
+    }
+}
+
+/// By the names of the standard, as what was negotiated.
+fn offer_to_json(offer: TransferOffer) -> Value {
+    json!({
+        "InitialR2T": offer.initial_request,
+        "FirstBurstLength": offer.first_burst,
+        "MaxBurstLength": offer.burst,
+        "MaxOutstandingR2T": offer.bursts_at_once,
+    })
+}
