@@ -332,7 +332,7 @@ impl<'a> Job<'a> {
         let limits = OwnLimits {
             rate: self.handle.limit(),
             class: self.handle.class(),
-            queue_depth: self.args.link.queue_depth,
+            queue_depth: self.own_queue_depth(),
         };
         limits.explain(&mut diagnoses);
         let verified = match result {
@@ -407,6 +407,13 @@ impl<'a> Job<'a> {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let deepest = self.ends.deepest(io_size.value).filter(|_| *follows);
         deepest.map_or(queue_depth.value, |(_, depth)| depth)
+    }
+
+    /// What was asked for, if the links of the units would have more.
+    fn own_queue_depth(&self) -> Option<usize> {
+        let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
+        let (_, deepest) = self.ends.deepest(io_size.value).filter(|_| !follows)?;
+        (queue_depth.value < deepest).then_some(queue_depth.value)
     }
 
     /// Tells people what will be done; those who want to know it, also why.

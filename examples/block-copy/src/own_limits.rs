@@ -3,7 +3,6 @@
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::{Diagnosis, Limiter, Row};
 
-use crate::args::QueueDepth;
 use crate::side::Side;
 
 /// The limits of a copy.
@@ -13,7 +12,8 @@ pub(crate) struct OwnLimits<'a> {
     pub(crate) rate: Option<Rate>,
     /// The name of its class, if it has one of its own.
     pub(crate) class: Option<&'a str>,
-    pub(crate) queue_depth: QueueDepth,
+    /// `--queue-depth`, where the plan would have more.
+    pub(crate) queue_depth: Option<usize>,
 }
 
 impl OwnLimits<'_> {
@@ -22,6 +22,12 @@ impl OwnLimits<'_> {
         for (_, diagnosis) in &mut *diagnoses {
             for finding in &mut diagnosis.findings {
                 finding.remedy = self.remedy(finding.limiter).or_else(|| finding.remedy.take());
+                // With few requests an end has nothing to do while the other one has its turn.
+                if let Some(depth) = self.queue_depth.filter(|_| waits_for_work(finding.limiter)) {
+                    finding.evidence =
+                        format!("no request was here: --queue-depth allows {depth} at a time");
+                    finding.remedy = self.remedy(Limiter::QueueDepth);
+                }
             }
             diagnosis.remarks.extend(self.rate.map(remark));
         }
@@ -30,8 +36,7 @@ impl OwnLimits<'_> {
             let Some((other, limiter, remedy)) = held.iter().find(|(held, ..)| held != side) else {
                 continue;
             };
-            let waits = |limiter| matches!(limiter, Limiter::Source | Limiter::Destination);
-            for finding in diagnosis.findings.iter_mut().filter(|it| waits(it.limiter)) {
+            for finding in diagnosis.findings.iter_mut().filter(|it| waits_for_work(it.limiter)) {
                 finding.evidence =
                     format!("it waited for the {other}, which its {limiter} held back");
                 finding.remedy.clone_from(remedy);
@@ -54,15 +59,20 @@ impl OwnLimits<'_> {
                     "raise the ceil of the class {class}, or what is above it (--rate-limit)"
                 ))
             }
-            (Limiter::Class, None, _) => {
-                Some("raise --rate-limit, or give the order rate".to_owned())
-            }
-            (Limiter::QueueDepth, _, QueueDepth::Fixed(depth)) => {
+            (Limiter::Class, None, _) => Some(
+                "raise --rate-limit, or send the order rate to the --control socket".to_owned(),
+            ),
+            (Limiter::QueueDepth, _, Some(depth)) => {
                 Some(format!("raise --queue-depth above {depth}, or leave it out"))
             }
             _ => None,
         }
     }
+}
+
+/// Whether an end had nothing to do.
+const fn waits_for_work(limiter: Limiter) -> bool {
+    matches!(limiter, Limiter::Source | Limiter::Destination)
 }
 
 fn remark(rate: Rate) -> Row {
@@ -98,7 +108,7 @@ mod tests {
     #[test]
     fn each_limit_is_told_with_its_option_at_both_ends() {
         let rate = "10mbit".parse().ok();
-        let mut limits = OwnLimits { rate, class: None, queue_depth: QueueDepth::Auto };
+        let mut limits = OwnLimits { rate, class: None, queue_depth: None };
         let [source, destination] = explained(&limits, |it| it.class = 50);
         assert!(destination.contains("raise --rate-limit"), "{destination}");
         assert!(destination.contains("10 Mbit/s"), "{destination}");
@@ -110,9 +120,15 @@ mod tests {
         for said in [source, destination] {
             assert!(said.contains("raise the ceil of the class backup"), "{said}");
         }
-        limits.queue_depth = QueueDepth::Fixed(std::num::NonZeroUsize::MIN);
+        limits.queue_depth = Some(1);
         let [source, destination] = explained(&limits, |it| it.answers = 50);
         for said in [source, destination] {
+            assert!(said.contains("raise --queue-depth above 1,"), "{said}");
+        }
+        // One request at a time is now here, now there.
+        let [source, destination] = explained(&limits, |it| it.source = 50);
+        for said in [source, destination] {
+            assert!(said.contains("allows 1 at a time"), "{said}");
             assert!(said.contains("raise --queue-depth above 1,"), "{said}");
         }
     }
@@ -120,7 +136,7 @@ mod tests {
     /// A limit that is not the reason is no reason for the other end either.
     #[test]
     fn who_waits_for_something_else_is_not_told_of_limits() {
-        let limits = OwnLimits { rate: None, class: None, queue_depth: QueueDepth::Auto };
+        let limits = OwnLimits { rate: None, class: None, queue_depth: None };
         for held in [|it: &mut Activity| it.target = 50, |it: &mut Activity| it.answers = 50] {
             let [source, _] = explained(&limits, held);
             assert!(source.contains("there was nothing to write"), "{source}");

@@ -26,7 +26,7 @@ impl Disk {
     /// The keys that are registered with the unit.
     ///
     /// # Errors
-    /// As [`LogicalUnit::registered_keys`].
+    /// As [`LogicalUnit::registered_keys`](crate::LogicalUnit::registered_keys).
     pub async fn registered_keys(&self) -> Result<RegisteredKeys, Error> {
         self.unit().registered_keys().await
     }
@@ -34,7 +34,7 @@ impl Disk {
     /// The reservation of the unit, if there is one.
     ///
     /// # Errors
-    /// As [`LogicalUnit::reservation`].
+    /// As [`LogicalUnit::reservation`](crate::LogicalUnit::reservation).
     pub async fn reservation(&self) -> Result<HeldReservation, Error> {
         self.unit().reservation().await
     }
@@ -44,7 +44,7 @@ impl Disk {
     /// of several wants one that does.
     ///
     /// # Errors
-    /// [`Error::NoReservationKey`]; otherwise as [`LogicalUnit::persistent_reserve_out`].
+    /// [`Error::NoReservationKey`]; otherwise as [`LogicalUnit::persistent_reserve_out`](crate::LogicalUnit::persistent_reserve_out).
     pub async fn reserve(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
         let change = PersistentReserveOut::Reserve { key, reservation_type };
