@@ -25,7 +25,7 @@ pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
 /// Writes an object to standard output, as a line.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub async fn print_object(object: &Value, stop: &Stop) -> io::Result<()> {
     write_all(json_line(object), stop).await
 }

@@ -31,7 +31,7 @@ pub struct OutputArgs {
     /// `auto` is a bar on a terminal, and lines with time stamps elsewhere. `none` shows errors only.
     #[arg(long, value_name = "auto|bar|plain|none", value_enum, default_value_t = ProgressMode::Auto, help_heading = heading::OUTPUT)]
     pub progress: ProgressMode,
-    /// How often to write a line of progress where there is no bar.
+    /// How often to write a line if there is no bar.
     ///
     /// `10s`, `5min`; at least `1s`.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_interval, help_heading = heading::OUTPUT)]
