@@ -102,7 +102,7 @@ impl Host {
 
     /// Whether disks are opened while things go wrong: not where another unit may be there by then.
     fn reopens(&self) -> bool {
-        ![Class::Capacity, Class::BlockSize, Class::Exchange].iter().any(|class| self.has(*class))
+        !Class::CHANGES_OF_UNIT.iter().any(|class| self.has(*class))
     }
 
     /// Opens disks until there are as many as are wanted.

@@ -29,7 +29,7 @@ impl World {
         self.has_lost(unit);
     }
 
-    /// What the cache of a unit holds may be gone.
+    /// Tells the oracle that the unflushed writes of a unit may be lost.
     fn has_lost(&mut self, unit: usize) {
         if self.units.count() == 1 {
             return self.oracle.crashed();

@@ -208,7 +208,19 @@ impl Default for Settings {
     }
 }
 
+impl Class {
+    /// Faults after which the unit is another one, or looks like one.
+    pub(crate) const CHANGES_OF_UNIT: [Self; 3] = [Self::Capacity, Self::BlockSize, Self::Exchange];
+}
+
 impl Settings {
+    /// The same without faults that change or exchange the unit.
+    pub(crate) fn with_one_unit(&self) -> Self {
+        let mut settings = self.clone();
+        settings.classes.retain(|class| !Class::CHANGES_OF_UNIT.contains(class));
+        settings
+    }
+
     /// The same without anything that goes wrong.
     #[must_use]
     pub fn without_faults(mut self) -> Self {

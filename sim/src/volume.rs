@@ -20,12 +20,9 @@ pub(crate) fn follow(seed: u64) -> bool {
 
 /// An episode with a volume.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
-    let mut settings = settings.clone();
-    // Of units whose size or identity changes no volume can be made, and one that is switched on and off is no other here.
-    let is_of_units = |class: &Class| {
-        matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange | Class::WriteCache)
-    };
-    settings.classes.retain(|class| !is_of_units(class));
+    // A volume needs units with a fixed size and identity. A cache that is switched changes nothing that is special to volumes.
+    let mut settings = settings.with_one_unit();
+    settings.classes.retain(|class| *class != Class::WriteCache);
     let mut rng = Rng::new(mix(seed ^ STREAM));
     let count = rng.index(2..5);
     let disks = drawn_disks(count, &mut rng);

@@ -160,7 +160,7 @@ impl Worker {
     }
 
     fn kind(&mut self) -> Kind {
-        // What a volume has to see to is that its flushes are those of all units.
+        // More flushes for a volume: each must flush all of its units.
         if self.is_of_volume() && self.rng.percent(20) {
             return Kind::Flush;
         }

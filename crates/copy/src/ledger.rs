@@ -56,7 +56,7 @@ impl Ledger {
         self.to_do.first()
     }
 
-    /// What is to be done: to take a part of it is to begin it.
+    /// Ranges that are not copied and not begun. A range is removed when its copy begins.
     pub(crate) const fn rest(&mut self) -> &mut RangeSet {
         &mut self.to_do
     }

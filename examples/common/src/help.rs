@@ -22,7 +22,7 @@ pub mod heading {
     pub const RATE: &str = "Rate";
     /// Going on after an interruption, and comparing.
     pub const RESUME_AND_VERIFY: &str = "Resume and verify";
-    /// What is printed.
+    /// Progress, results and messages.
     pub const OUTPUT: &str = "Output";
     /// Passwords.
     pub const CREDENTIALS: &str = "Credentials";

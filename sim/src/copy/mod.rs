@@ -320,7 +320,7 @@ impl<'a> Copies<'a> {
         if self.host.disk().is_some() {
             return Ok(());
         }
-        let changes = [Class::Capacity, Class::BlockSize, Class::Exchange];
+        let changes = Class::CHANGES_OF_UNIT;
         if changes.into_iter().any(|class| self.faults.has(class)) {
             self.mend();
         }

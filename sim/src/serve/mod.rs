@@ -52,11 +52,8 @@ pub(crate) fn follow(seed: u64) -> bool {
 /// Clients use one server after the other, until there were enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    let mut settings = settings.clone();
     // The size of an export is fixed, and so is its unit.
-    settings
-        .classes
-        .retain(|class| !matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange));
+    let settings = settings.with_one_unit();
     let mut rng = Rng::new(mix(seed ^ STREAM));
     let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
     let shared = Shared::new(world(std::slice::from_ref(&disk), &topology, &mut rng, &settings));

@@ -101,7 +101,7 @@ impl Standing {
 
     /// Brings a client to it.
     pub(super) fn visit(&self, end: ServerEnd) {
-        // A server that takes nobody any more drops it.
+        // A server that is stopping accepts no client and drops the connection.
         drop(self.visitors.send(Visitor::new(end, "a client")));
     }
 

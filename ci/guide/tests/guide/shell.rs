@@ -21,7 +21,7 @@ pub(crate) const PROGRAMS: [&str; 4] = ["block-copy", "block-serve", "iscsi-util
 
 /// The folders of one run.
 struct Place {
-    /// What the page sees as its folder.
+    /// The folder in which the commands of the page run.
     work: PathBuf,
     /// Output and status of each step.
     results: PathBuf,
@@ -91,7 +91,7 @@ fn runs(name: &str, step: &Step) -> bool {
     missing.is_empty()
 }
 
-/// Says what is skipped, in the file that GUIDE_SKIPPED names as well: nobody reads what a test prints that passes.
+/// Reports a skipped block, also in the file that GUIDE_SKIPPED names: cargo hides the output of a test that passes.
 fn tell(skipped: &str) {
     eprintln!("!!! SKIPPED: {skipped}");
     if let Some(path) = std::env::var_os("GUIDE_SKIPPED") {

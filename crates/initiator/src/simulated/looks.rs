@@ -86,7 +86,7 @@ async fn what_waits_in_its_class_does_not_wait_for_its_source() {
     }
 }
 
-/// More requests at once would be faster, and are not permitted: the caller has handed in enough.
+/// The in-flight limit holds requests back: the caller has submitted more than the limit permits.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_the_limit_of_requests_in_flight_is_told_of_it() {
     let disk = open(Options::default().with_max_requests(1)).await;

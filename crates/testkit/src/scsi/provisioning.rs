@@ -166,7 +166,7 @@ fn has_no_data(cdb: [u8; 16]) -> bool {
     cdb[0] == operation::WRITE_SAME_16 && cdb[1] & NO_DATA != 0
 }
 
-/// The runs of equally mapped blocks from the LBA on: one, or as many as the unit tells at once.
+/// The runs of blocks with equal provisioning status from this LBA on, at most as many as one answer has.
 pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refuses_lba_status {
         return Err(Sense::INVALID_FIELD);

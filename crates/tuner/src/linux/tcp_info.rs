@@ -13,7 +13,7 @@ impl TcpInfo {
     /// Asks the kernel.
     ///
     /// # Errors
-    /// What the kernel says: the socket is no TCP socket, or the option is not known.
+    /// The error of `getsockopt`: the socket is no TCP socket, or the kernel does not know the option.
     pub fn read(socket: &impl AsFd) -> io::Result<Self> {
         let mut bytes = [0; MAX_LEN];
         let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;

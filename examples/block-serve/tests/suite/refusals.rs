@@ -198,7 +198,7 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
         // One of them has the turn, and others a part of what is shared.
         let sent = if at < 8 { 3 << 20 } else { 1 };
         let mut left = &vec![1; sent][..];
-        // What the server does not take yet stays in the socket.
+        // Bytes that the server has not read yet stay in the socket.
         while let Ok(Ok(taken)) =
             timeout(Duration::from_millis(100), client.stream.write(left)).await
             && !left.is_empty()

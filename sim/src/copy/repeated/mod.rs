@@ -33,7 +33,7 @@ use super::source::Image;
 use super::{Copies, Ended};
 use crate::episode::{QUIET, Report};
 use crate::rng::{Rng, mix};
-use crate::settings::{Class, Settings};
+use crate::settings::Settings;
 
 /// Percentage of seeds with repeated copies.
 const SHARE: u64 = 12;
@@ -56,11 +56,8 @@ pub(crate) fn follow(seed: u64) -> bool {
 /// Runs command lines, one after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    let mut settings = settings.clone();
-    // Exchanged units are the business of the other copies.
-    settings
-        .classes
-        .retain(|class| !matches!(class, Class::Capacity | Class::BlockSize | Class::Exchange));
+    // Other copies meet exchanged units.
+    let settings = settings.with_one_unit();
     let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ STREAM)), &settings);
     let mut repeated = RepeatedCopy::new(copies);
     while repeated.copies.requests < LENGTH * settings.operations && repeated.copies.is_well() {

@@ -103,8 +103,8 @@ impl Disk {
         self.read(transfer).await
     }
 
-    /// The same in parts, which are put together again without a copy. Each is as long as a read had better be when its
-    /// turn comes: over a link of which nothing is known that is little at first.
+    /// Reads whole blocks into a buffer by several commands, and joins their parts without a copy. The length of each is
+    /// chosen when it is sent: over a link of unknown rate the first ones are short.
     fn fill_in_parts(
         &self,
         offset: u64,
