@@ -154,7 +154,7 @@ impl Engine {
         }
         let mut done = RangeSet::new();
         to_do.iter().for_each(|range| done.extend(options.done.overlap(&range).iter()));
-        let flushes = Flushes::new(&options);
+        let flushes = Flushes::new(&options, destination.is_sequential());
         Self {
             cut: Cut { io_size, granularity },
             reads: Depth::ONE,

@@ -14,6 +14,8 @@ const MAX_LOSSES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Flushes {
     pace: FlushPace,
+    /// None is due before all is written: the destination takes its bytes in order, and gives none of them back.
+    is_at_end_only: bool,
     /// When the one that is under way began, and what it covers, bytes.
     begun: (Instant, u64),
     is_under_way: bool,
@@ -28,9 +30,10 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options, is_at_end_only: bool) -> Self {
         Self {
             pace: FlushPace::new(options.flush_bytes, options.flush_interval),
+            is_at_end_only,
             begun: (Instant::now(), 0),
             is_under_way: false,
             is_last: false,
@@ -96,15 +99,35 @@ impl Flushes {
         self.losses < MAX_LOSSES
     }
 
-    /// When the next one is due because of the time; `None` if nothing is there to be flushed.
+    /// When the next one is due because of the time; `None` where only the end of the copy asks for one. It is due no
+    /// earlier than [`is_due`](Self::is_due) says so: the engine sleeps until then.
     pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
-        let is_wanted = unflushed > 0 && !self.is_under_way;
+        let is_wanted = unflushed > 0 && !self.is_under_way && !self.is_at_end_only;
         is_wanted.then(|| self.last + self.pace.pause())
     }
 
     /// Whether one is due, because of the time or the bytes.
     pub(crate) fn is_due(&self, unflushed: u64) -> bool {
-        let is_late = self.due(unflushed).is_some_and(|due| due <= Instant::now());
-        is_late || unflushed >= self.pace.bytes()
+        let Some(due) = self.due(unflushed) else { return false };
+        due <= Instant::now() || unflushed >= self.pace.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_and_bytes_make_a_flush_due_unless_only_the_end_does() {
+        let begun = Instant::now();
+        let (timed, at_end) =
+            (Flushes::new(&Options::default(), false), Flushes::new(&Options::default(), true));
+        assert_eq!((timed.due(0), at_end.due(0)), (None, None));
+        assert!(timed.due(1).is_some_and(|due| due > begun));
+        assert!(!timed.is_due(1) && timed.is_due(1 << 30));
+        tokio::time::advance(Options::default().flush_interval).await;
+        assert!(timed.is_due(1) && !timed.is_due(0));
+        assert_eq!(at_end.due(1 << 30), None);
+        assert!(!at_end.is_due(1 << 30));
     }
 }

@@ -16,9 +16,7 @@ impl Engine {
         let is_stream = self.source.device_ref().is_none();
         let is_full = is_stream && !self.kept.is_empty() && self.memory.is_half_full();
         let is_last = self.is_copied() && !self.flushes.is_last();
-        // A destination in order has nothing to give back before its end.
-        let is_due = !self.destination.is_sequential() && self.flushes.is_due(unflushed);
-        if !is_last && !is_full && !is_due {
+        if !is_last && !is_full && !self.flushes.is_due(unflushed) {
             return;
         }
         self.flushes.begin(is_last, unflushed);

@@ -1,12 +1,18 @@
 //! Pipes, and files that are read or written from where they stand on.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, Write};
+use std::future::poll_fn;
+use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::thread;
+use std::time::Duration;
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{Copy, Destination, Device, Error, FileDevice, Options, Source};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 const LEN: usize = 1_234_567;
 
@@ -49,6 +55,44 @@ async fn a_pipe_gives_all_bytes_in_order_and_gets_them() {
     assert_eq!((progress.done, progress.flushed), (LEN as u64, LEN as u64));
     assert_eq!(progress.written + progress.zeros_written, LEN as u64);
     assert!(found.join().unwrap() == content());
+}
+
+/// It gives some bytes, waits, and ends.
+struct Slow {
+    bytes: &'static [u8],
+    end: Pin<Box<Sleep>>,
+}
+
+impl AsyncRead for Slow {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.bytes.is_empty() {
+            return self.end.as_mut().poll(cx).map(Ok);
+        }
+        let len = self.bytes.len().min(buf.remaining());
+        buf.put_slice(&self.bytes[..len]);
+        self.bytes = &self.bytes[len..];
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// With a clock that stands still, one that does not sleep is polled without an end.
+#[tokio::test(start_paused = true)]
+async fn a_copy_to_a_stream_sleeps_while_the_source_has_nothing() {
+    const WAIT: Duration = Duration::from_secs(10);
+    static BYTES: [u8; LEN] = [1; LEN];
+    let source = Slow { bytes: &BYTES, end: Box::pin(sleep(WAIT)) };
+    let copy = Copy::new(Source::stream(source, None), Destination::stream(tokio::io::sink()));
+    let (mut copy, mut polls) = (pin!(copy.run()), 0);
+    let copied = poll_fn(|cx| {
+        polls += 1;
+        assert!(polls < 5_000, "it does not sleep");
+        copy.as_mut().poll(cx)
+    });
+    assert_eq!(copied.await.unwrap().progress.flushed, LEN as u64);
 }
 
 #[tokio::test]
