@@ -11,6 +11,7 @@ mod depths;
 mod digesting;
 mod earlier;
 mod flushing;
+mod limits;
 mod reading;
 mod saving;
 mod writing;
@@ -47,6 +48,7 @@ use crate::range_set::RangeSet;
 use crate::source::Source;
 use crate::survey::{Question, Survey};
 use depths::{Depth, Load};
+use limits::Limits;
 
 /// How often the devices are asked how deep the queues shall be, and progress is told.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -57,6 +59,7 @@ pub(crate) struct Engine {
     source: Source,
     destination: Destination,
     options: Options,
+    limits: Limits,
     cut: Cut,
     /// Reads, and writes, under way at most.
     reads: Depth,
@@ -137,12 +140,12 @@ impl Engine {
         control: Control,
         teller: Teller,
     ) -> Self {
-        let limits = destination.limits();
+        let limits = Limits::of(&source, &destination);
         let digesting = options.digests.clone().map(Digesting::new);
-        let io_size = io_size(&options, &source, &destination);
+        let io_size = limits.io_size(options.io_size);
         // Each write is of one block.
         let io_size = digesting.as_ref().map_or(io_size, |digesting| digesting.max_io(io_size));
-        let block = usize::try_from(limits.block_size).unwrap_or(1).max(1);
+        let block = usize::try_from(limits.destination.block_size).unwrap_or(1).max(1);
         let granularity = options.zero_granularity.map(|bytes| bytes.next_multiple_of(block));
         let is_stream = source.device_ref().is_none();
         let len = source.device_ref().map_or(0, |device| device.capacity());
@@ -156,6 +159,7 @@ impl Engine {
         to_do.iter().for_each(|range| done.extend(options.done.overlap(&range).iter()));
         let flushes = Flushes::new(&options, destination.is_sequential());
         Self {
+            limits,
             cut: Cut { io_size, granularity },
             reads: Depth::ONE,
             writes: Depth::ONE,
@@ -395,6 +399,7 @@ impl Engine {
 
     /// Asks the devices for the depth of the queues, and tells of progress.
     fn refresh(&mut self) {
+        self.limits = Limits::of(&self.source, &self.destination);
         let io_size = self.cut.io_size;
         (self.reads, self.writes) = match self.options.queue_depth {
             Some(depth) => (Depth::fixed(depth), Depth::fixed(depth)),
@@ -468,17 +473,6 @@ impl Engine {
         let is_complete = matches!(error, Error::Cancelled) && self.is_done();
         if is_complete { Ok(()) } else { Err(error) }
     }
-}
-
-/// The length of a request: what the destination prefers, or the source if that is a disk and the
-/// destination is none, in whole blocks of both.
-fn io_size(options: &Options, source: &Source, destination: &Destination) -> usize {
-    let source = source.device_ref().map(|device| device.limits()).unwrap_or_default();
-    let destination = destination.limits();
-    let limits = if destination.block_size > 1 { destination } else { source };
-    let wanted = options.io_size.unwrap_or(limits.preferred_transfer);
-    let block = source.block_size.max(destination.block_size).max(1);
-    wanted.max(1).next_multiple_of(usize::try_from(block).unwrap_or(1))
 }
 
 /// Waits until then, if ever.

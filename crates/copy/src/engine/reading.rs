@@ -41,9 +41,10 @@ struct Next {
 impl Engine {
     /// Begins as many reads as may be under way, and asks where there is more to read.
     pub(super) fn start_reads(&mut self) {
+        let now = Instant::now();
         let max_zeros = self.zeros_at_once().saturating_mul(MAX_WAITING as u64);
         while self.waiting.len() < MAX_WAITING {
-            self.start_survey();
+            self.start_survey(now);
             // Zeros are no work for the source.
             if let Some(zeros) = self.survey.cut_zeros(self.ledger.rest(), max_zeros) {
                 if let Some(checksums) = &mut self.checksums {
@@ -55,17 +56,17 @@ impl Engine {
             }
         }
         let is_starved = self.survey.is_awaited(self.ledger.rest()) && self.takes_one_more();
-        self.survey.note(Instant::now(), if is_starved { Pace::Starved } else { Pace::Going });
+        self.survey.note(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
     /// Asks which parts of what is to be done hold data. What one request reads is not asked about.
-    fn start_survey(&mut self) {
+    fn start_survey(&mut self, now: Instant) {
         let Some(device) = self.source.device_ref() else { return };
         let grid = match self.block_grid() {
             Some((block, _)) => Grid { block, short: 0 },
             None => Grid { block: 1, short: self.cut.io_size as u64 },
         };
-        while let Some(question) = self.survey.ask(self.ledger.rest(), grid, Instant::now()) {
+        while let Some(question) = self.survey.ask(self.ledger.rest(), grid, now) {
             let device = Arc::clone(device);
             self.tasks.spawn(async move {
                 let Range { start, end } = question.range;
@@ -109,7 +110,7 @@ impl Engine {
 
     /// Whether the destination makes zeros by itself.
     pub(super) fn makes_zeros(&self) -> bool {
-        !self.destination.is_sequential() && self.destination.limits().has_fast_zeroes
+        !self.destination.is_sequential() && self.limits.destination.has_fast_zeroes
     }
 
     /// What is read next, if one more read may be under way; a stream is read where it is.
@@ -176,7 +177,7 @@ impl Engine {
             self.survey.begin_read(&range, is_blind, self.ledger.rest());
             let device = Arc::clone(device);
             let skips = self.options.skips_unreadable && !self.destination.is_sequential();
-            let block = skips.then(|| u64::from(device.limits().block_size).max(MIN_BLOCK));
+            let block = skips.then(|| u64::from(self.limits.source.block_size).max(MIN_BLOCK));
             self.tasks.spawn(async move {
                 let salvage = salvage::read(device.as_ref(), &pool, range, block).await;
                 let Salvage { data, unreadable } = salvage.map_err(|cause| {
@@ -216,7 +217,8 @@ impl Engine {
     /// blocks.
     fn stride(&self, grid: Option<(u64, u64)>) -> (usize, usize) {
         let io_size = self.cut.io_size;
-        let preferred = self.source.device_ref().map_or(0, |d| d.limits().preferred_transfer);
+        let of_device = self.limits.source.preferred_transfer;
+        let preferred = self.source.device_ref().map_or(0, |_| of_device);
         let len = (preferred / io_size).clamp(1, self.reads.requests()) * io_size;
         let block = grid.map_or(io_size, |(size, _)| usize::try_from(size).unwrap_or(io_size));
         let len = len.next_multiple_of(block);

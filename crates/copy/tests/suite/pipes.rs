@@ -37,8 +37,7 @@ fn destination(writer: PipeWriter) -> Destination {
 
 #[tokio::test]
 async fn a_pipe_gives_all_bytes_in_order_and_gets_them() {
-    let ((from, mut writer), (mut reader, to)) =
-        (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    let ((from, mut writer), (mut reader, to)) = (io::pipe().unwrap(), io::pipe().unwrap());
     let wanted = content();
     thread::spawn(move || writer.write_all(&wanted).unwrap());
     let found = thread::spawn(move || {
@@ -97,7 +96,7 @@ async fn a_copy_to_a_stream_sleeps_while_the_source_has_nothing() {
 
 #[tokio::test]
 async fn a_pipe_that_is_lost_on_the_way_is_written_again_from_memory() {
-    let (from, mut writer) = std::io::pipe().unwrap();
+    let (from, mut writer) = io::pipe().unwrap();
     let wanted = pattern(100_000);
     thread::spawn(move || writer.write_all(&wanted).unwrap());
     let to = Memory::blank(100_000);
@@ -126,7 +125,7 @@ async fn a_file_is_read_and_written_from_where_it_stands_on() {
 
 #[tokio::test]
 async fn a_reader_that_goes_away_is_told() {
-    let (reader, to) = std::io::pipe().unwrap();
+    let (reader, to) = io::pipe().unwrap();
     drop(reader);
     let from = Source::device(Memory::new(pattern(100_000)));
     let failure = Copy::new(from, destination(to)).run().await.unwrap_err();

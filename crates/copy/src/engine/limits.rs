@@ -1,0 +1,33 @@
+//! What the devices of a copy want and can do.
+
+use iscsi_initiator::device::DeviceLimits;
+
+use crate::destination::Destination;
+use crate::source::Source;
+
+/// The limits of both devices, as they were when they were last asked: a disk looks at all of its sessions for that, so
+/// it is not asked for each request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The default limits for a stream.
+    pub(super) source: DeviceLimits,
+    pub(super) destination: DeviceLimits,
+}
+
+impl Limits {
+    /// Asks both devices.
+    pub(super) fn of(source: &Source, destination: &Destination) -> Self {
+        let source = source.device_ref().map(|device| device.limits()).unwrap_or_default();
+        Self { source, destination: destination.limits() }
+    }
+
+    /// The length of a request, bytes: `wanted`, or what the destination prefers, or the source if that has blocks and the
+    /// destination has none. It is a multiple of the blocks of both.
+    pub(super) fn io_size(&self, wanted: Option<usize>) -> usize {
+        let Self { source, destination } = self;
+        let preferring = if destination.block_size > 1 { destination } else { source };
+        let wanted = wanted.unwrap_or(preferring.preferred_transfer);
+        let block = source.block_size.max(destination.block_size).max(1);
+        wanted.max(1).next_multiple_of(usize::try_from(block).unwrap_or(1))
+    }
+}
