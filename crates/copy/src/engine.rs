@@ -157,7 +157,11 @@ impl Engine {
         }
         let mut done = RangeSet::new();
         to_do.iter().for_each(|range| done.extend(options.done.overlap(&range).iter()));
-        let flushes = Flushes::new(&options, destination.is_sequential());
+        let flushes = Flushes::new(
+            &options,
+            limits.destination.has_volatile_cache,
+            destination.is_sequential(),
+        );
         Self {
             limits,
             cut: Cut { io_size, granularity },

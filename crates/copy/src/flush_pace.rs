@@ -10,6 +10,8 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_millis(750);
 /// What the first flush covers, bytes: on a medium of 3 MB/s it takes 700 ms.
 const FIRST: u64 = 2 << 20;
+/// The same of a unit that says that it has no volatile cache, so that a flush has nothing to do.
+const FIRST_WITHOUT_CACHE: u64 = 64 << 20;
 /// No flush should cover less, bytes: each takes a round trip.
 const MIN: u64 = 256 << 10;
 /// How much more, or less, the next flush covers at most than the last.
@@ -32,10 +34,11 @@ pub(crate) struct FlushPace {
 }
 
 impl FlushPace {
-    /// At most `max_bytes` a flush, and `max_pause` between two.
-    pub(crate) fn new(max_bytes: u64, max_pause: Duration) -> Self {
+    /// At most `max_bytes` a flush, and `max_pause` between two; `has_cache` is whether the destination has a volatile cache.
+    pub(crate) fn new(max_bytes: u64, max_pause: Duration, has_cache: bool) -> Self {
         let pause = MIN_PAUSE.min(max_pause);
-        Self { bytes: FIRST.min(max_bytes), max_bytes, pause, max_pause, of_nothing: None }
+        let first = if has_cache { FIRST } else { FIRST_WITHOUT_CACHE };
+        Self { bytes: first.min(max_bytes), max_bytes, pause, max_pause, of_nothing: None }
     }
 
     /// How many bytes the next flush covers, where none is due before.
@@ -80,7 +83,7 @@ mod tests {
     /// What flushes cover, of a medium of that rate in bytes a second behind a link of a round trip of 100 ms, after
     /// one of nothing.
     fn covered(rate: f64) -> Vec<u64> {
-        let mut pace = FlushPace::new(MAX, MINUTE);
+        let mut pace = FlushPace::new(MAX, MINUTE, true);
         pace.ended(0, ROUND_TRIP);
         let flush = |_| {
             let bytes = pace.bytes();
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_or_loses_writes_covers_less_the_next_time() {
-        let mut pace = FlushPace::new(MAX, MINUTE);
+        let mut pace = FlushPace::new(MAX, MINUTE, true);
         pace.ended(0, Duration::ZERO);
         pace.ended(FIRST, 2 * LONG);
         assert_eq!(pace.bytes(), FIRST / 2);
@@ -121,7 +124,7 @@ mod tests {
     /// Little that is flushed because of the time says little of what is too much.
     #[test]
     fn a_short_flush_of_little_takes_nothing_back() {
-        let mut pace = FlushPace::new(MAX, MINUTE);
+        let mut pace = FlushPace::new(MAX, MINUTE, true);
         pace.ended(0, ROUND_TRIP);
         for _ in 0..4 {
             pace.ended(pace.bytes(), ROUND_TRIP);
@@ -131,9 +134,21 @@ mod tests {
         assert_eq!(pace.bytes(), MAX);
     }
 
+    /// The round trip of its flush is not known: nothing was flushed before the first write.
+    #[test]
+    fn a_unit_without_a_cache_is_not_held_back_by_its_round_trips() {
+        let mut pace = FlushPace::new(MAX, MINUTE, false);
+        for _ in 0..4 {
+            pace.ended(1 << 20, 2 * ROUND_TRIP);
+            assert!(pace.bytes() >= FIRST_WITHOUT_CACHE);
+        }
+        pace.ended(FIRST_WITHOUT_CACHE, MINUTE);
+        assert!(pace.bytes() < FIRST_WITHOUT_CACHE, "it has one after all");
+    }
+
     #[test]
     fn the_callers_limits_hold() {
-        let mut pace = FlushPace::new(4096, Duration::ZERO);
+        let mut pace = FlushPace::new(4096, Duration::ZERO, true);
         pace.ended(4096, Duration::ZERO);
         pace.ended(4096, MINUTE);
         assert_eq!((pace.bytes(), pace.pause()), (4096, Duration::ZERO));

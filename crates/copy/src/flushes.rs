@@ -22,6 +22,8 @@ pub(crate) struct Flushes {
     /// The last one began when all was written.
     is_last: bool,
     last: Instant,
+    /// When the first write ended that waits for a flush to begin.
+    waiting_since: Option<Instant>,
     /// Losses since one went well.
     losses: u32,
     /// One has failed: no later one vouches for what it should have covered, nor for what was written since it
@@ -30,14 +32,16 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    pub(crate) fn new(options: &Options, is_at_end_only: bool) -> Self {
+    /// Those of a destination with or without a volatile cache.
+    pub(crate) fn new(options: &Options, has_cache: bool, is_at_end_only: bool) -> Self {
         Self {
-            pace: FlushPace::new(options.flush_bytes, options.flush_interval),
+            pace: FlushPace::new(options.flush_bytes, options.flush_interval, has_cache),
             is_at_end_only,
             begun: (Instant::now(), 0),
             is_under_way: false,
             is_last: false,
             last: Instant::now(),
+            waiting_since: None,
             losses: 0,
             has_failed: false,
         }
@@ -67,8 +71,14 @@ impl Flushes {
         self.is_last
     }
 
+    /// A write has ended.
+    pub(crate) fn written(&mut self) {
+        _ = self.waiting_since.get_or_insert_with(Instant::now);
+    }
+
     /// One begins that covers so many bytes; the last one, if all is written.
     pub(crate) fn begin(&mut self, is_last: bool, bytes: u64) {
+        self.waiting_since = None;
         self.begun = (Instant::now(), bytes);
         self.is_under_way = true;
         self.is_last = is_last;
@@ -94,6 +104,7 @@ impl Flushes {
     /// It has said that writes are lost; whether it is worth while to make them again.
     pub(crate) fn lose(&mut self) -> bool {
         (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
+        self.waiting_since = None;
         self.losses += 1;
         self.pace.lost();
         self.losses < MAX_LOSSES
@@ -103,7 +114,8 @@ impl Flushes {
     /// earlier than [`is_due`](Self::is_due) says so: the engine sleeps until then.
     pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
         let is_wanted = unflushed > 0 && !self.is_under_way && !self.is_at_end_only;
-        is_wanted.then(|| self.last + self.pace.pause())
+        let since = self.waiting_since.map_or(self.last, |since| since.max(self.last));
+        is_wanted.then(|| since + self.pace.pause())
     }
 
     /// Whether one is due, because of the time or the bytes.
@@ -115,19 +127,44 @@ impl Flushes {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
+    fn flushes(is_at_end_only: bool) -> Flushes {
+        let mut flushes = Flushes::new(&Options::default(), true, is_at_end_only);
+        flushes.written();
+        flushes
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn time_and_bytes_make_a_flush_due_unless_only_the_end_does() {
-        let begun = Instant::now();
-        let (timed, at_end) =
-            (Flushes::new(&Options::default(), false), Flushes::new(&Options::default(), true));
-        assert_eq!((timed.due(0), at_end.due(0)), (None, None));
-        assert!(timed.due(1).is_some_and(|due| due > begun));
-        assert!(!timed.is_due(1) && timed.is_due(1 << 30));
-        tokio::time::advance(Options::default().flush_interval).await;
-        assert!(timed.is_due(1) && !timed.is_due(0));
-        assert_eq!(at_end.due(1 << 30), None);
-        assert!(!at_end.is_due(1 << 30));
+    async fn time_and_bytes_make_a_flush_due() {
+        let flushes = flushes(false);
+        assert_eq!(flushes.due(0), None);
+        assert!(flushes.due(1).is_some_and(|due| due > Instant::now()));
+        assert!(!flushes.is_due(1) && flushes.is_due(1 << 30));
+        advance(Options::default().flush_interval).await;
+        assert!(flushes.is_due(1) && !flushes.is_due(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_destination_in_order_is_flushed_at_its_end_only() {
+        let flushes = flushes(true);
+        advance(Options::default().flush_interval).await;
+        assert_eq!(flushes.due(1 << 30), None);
+        assert!(!flushes.is_due(1 << 30));
+    }
+
+    /// To open a far destination takes longer than the time between two flushes.
+    #[tokio::test(start_paused = true)]
+    async fn no_time_counts_before_the_first_write() {
+        let mut flushes = Flushes::new(&Options::default(), true, false);
+        for _ in 0..2 {
+            advance(Options::default().flush_interval).await;
+            flushes.written();
+            assert!(!flushes.is_due(1));
+            flushes.begin(false, 1);
+            flushes.end();
+        }
     }
 }

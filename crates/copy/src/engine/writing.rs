@@ -82,6 +82,7 @@ impl Engine {
             }
         }
         let is_sound = self.ledger.written(task);
+        self.flushes.written();
         if is_sound {
             self.teller.progress.done += len;
         } else {
