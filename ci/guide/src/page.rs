@@ -2,7 +2,7 @@
 //!
 //! A block of commands has the language `console`. A line that begins with `$ ` is a command, and `> ` continues it. The lines
 //! below are what it prints on standard error, and then what it prints on standard output; `...` stands for any number of lines, or
-//! for a part of a line.
+//! for a part of a line. A number with a decimal point stands for any such number, since it is measured: `0.4 s`, `671.2 Mbit/s`.
 //! All commands of a page run in one shell, in order, in a new folder. A command that fails is followed by `$ echo $?`.
 //!
 //! | info string | meaning |
