@@ -13,25 +13,8 @@ pub fn is_as_shown(shown: &[String], printed: &str) -> bool {
 }
 
 fn squeezed(line: &str) -> String {
-    let words: Vec<_> = line.split_whitespace().map(without_measurements).collect();
+    let words: Vec<_> = line.split_whitespace().collect();
     words.join(" ")
-}
-
-/// A word with `#` in the place of each number that has one decimal point. Addresses and versions have more.
-fn without_measurements(word: &str) -> String {
-    let is_of_number = |character: char| character.is_ascii_digit() || character == '.';
-    let (mut text, mut rest) = (String::new(), word);
-    while let Some(start) = rest.find(is_of_number) {
-        let (before, from) = rest.split_at(start);
-        let (number, after) = from.split_at(from.find(|c| !is_of_number(c)).unwrap_or(from.len()));
-        let digits = number.trim_end_matches('.');
-        let is_measurement = digits.split('.').count() == 2 && !digits.starts_with('.');
-        text.push_str(before);
-        text.push_str(if is_measurement { "#" } else { digits });
-        text.push_str(&number[digits.len()..]);
-        rest = after;
-    }
-    text + rest
 }
 
 fn lines_match(shown: &[String], printed: &[String]) -> bool {
@@ -48,22 +31,37 @@ fn lines_match(shown: &[String], printed: &[String]) -> bool {
 }
 
 fn line_matches(shown: &str, printed: &str) -> bool {
-    let mut parts = shown.split(ANYTHING);
-    let start = parts.next().unwrap_or_default();
-    let Some(mut rest) = printed.strip_prefix(start) else {
-        return false;
-    };
-    let mut parts: Vec<_> = parts.collect();
-    let Some(end) = parts.pop() else {
-        return rest.is_empty();
-    };
-    for part in parts {
-        let Some((_, after)) = rest.split_once(part) else {
-            return false;
-        };
-        rest = after;
+    if let Some(later) = shown.strip_prefix(ANYTHING) {
+        return printed
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([printed.len()])
+            .any(|skipped| printed.get(skipped..).is_some_and(|rest| line_matches(later, rest)));
     }
-    rest.ends_with(end)
+    let Some(first) = shown.chars().next() else { return printed.is_empty() };
+    if first.is_ascii_digit() {
+        let ((number, later), (found, rest)) = (split_number(shown), split_number(printed));
+        let is_as_shown = number == found || is_measurement(number) && is_number(found);
+        return is_as_shown && line_matches(later, rest);
+    }
+    let rest = printed.strip_prefix(first);
+    rest.is_some_and(|rest| line_matches(&shown[first.len_utf8()..], rest))
+}
+
+/// The number, address or version that a text begins with, and the rest.
+fn split_number(text: &str) -> (&str, &str) {
+    let end = text.find(|character: char| !character.is_ascii_digit() && character != '.');
+    let number = text[..end.unwrap_or(text.len())].trim_end_matches('.');
+    text.split_at(number.len())
+}
+
+/// Addresses and versions have more than one point.
+fn is_measurement(number: &str) -> bool {
+    is_number(number) && number.contains('.')
+}
+
+fn is_number(number: &str) -> bool {
+    number.parse::<f64>().is_ok()
 }
 
 #[cfg(test)]
@@ -94,6 +92,9 @@ mod tests {
         check(&["(1.5 ms)"], "(22.5 ms)\n", true);
         check(&["192.0.2.5 1.0.85"], "192.0.2.7 1.0.85\n", false);
         check(&["... 0.5 s"], "a b 1.5 s\n", true);
+        check(&["0.5 MiB", "1.5..."], "8 MiB\n12.25 a\n", true);
+        check(&["8 MiB"], "8.5 MiB\n", false);
+        check(&["0.5 MiB"], "no MiB\n", false);
     }
 
     #[test]
