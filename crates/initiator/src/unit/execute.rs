@@ -57,11 +57,12 @@ enum Next {
 }
 
 impl LogicalUnit {
-    /// Sends a command once.
+    /// Sends a command once, without a retry.
     ///
     /// # Errors
-    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
-    /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit reports one, [`Error::Task`]
+    /// when no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    #[doc(alias("CDB", "passthrough"))]
     pub async fn execute(&self, command: Command) -> Result<Completion, Error> {
         self.execute_once(command).await
     }
