@@ -296,7 +296,7 @@ impl Driver {
         self.shared.notices.end();
         self.ended = true;
         for Pending { name, answer, .. } in pending.into_values() {
-            let cause = TransportError::Io("nobody runs its session any more".to_owned()).into();
+            let cause = TransportError::Io("the task of its session has ended".to_owned()).into();
             answer.fail(self.peer.explain_task(name, TaskError::Session { cause, sent: true }));
         }
     }

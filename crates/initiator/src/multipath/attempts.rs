@@ -218,7 +218,7 @@ impl Failures {
         let Suspicion { losses, alone, .. } = self.suspicion;
         if alone == 0 {
             if losses >= SUSPECT {
-                let text = "requests that were under way on several sessions in a row that were \
+                let text = "requests that were in flight on several sessions in a row that were \
                             lost are sent alone";
                 self.wait = Some(report.wait(text.to_owned(), None));
             }

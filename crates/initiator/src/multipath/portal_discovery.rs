@@ -115,7 +115,7 @@ impl Supervisor {
                 }
                 self.use_all_ports(paths);
             }
-            Err(error) => tracing::debug!(%error, "nobody tells the portals of the target"),
+            Err(error) => tracing::debug!(%error, "the target has not reported its portals"),
         }
     }
 }

@@ -170,7 +170,7 @@ impl fmt::Display for DiskStats {
             (*retries, "command", "sent again"),
             (*duplicates, "request", "sent over two sessions"),
             (*sessions_lost, "session", "lost"),
-            (*sessions_reopened, "session", "opened anew"),
+            (*sessions_reopened, "session", "reconnected"),
         ] {
             if count > 0 {
                 write!(f, "\n  {} {what}", Count(count, noun))?;

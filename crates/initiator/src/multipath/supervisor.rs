@@ -298,7 +298,7 @@ impl Supervisor {
         self.report.note(format!("a further session was not opened: {error}"));
         if !may_pass(&error) {
             let there = count(&paths.open()) + self.reopening + self.opening;
-            self.session_count.cap(there, format!("no further session is to be had: {error}"));
+            self.session_count.cap(there, format!("no further session can be opened: {error}"));
         }
         self.refusal = Some(error);
     }

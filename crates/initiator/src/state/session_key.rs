@@ -44,7 +44,7 @@ impl fmt::Display for SessionKey {
         self.isid.fmt(f)?;
         match self.reopened {
             0 => Ok(()),
-            count => write!(f, " (opened anew {count}\u{d7})"),
+            count => write!(f, " (reconnected {count}\u{d7})"),
         }
     }
 }

@@ -146,7 +146,7 @@ impl PortalNames {
             Ok(_) => return,
             Err(_) => format!("no answer within {} ms", limit.as_millis()),
         };
-        report.note(format!("nobody tells the portals of the target: {why}"));
+        report.note(format!("the target has not reported its portals: {why}"));
     }
 }
 
