@@ -51,18 +51,17 @@ use crate::unit::transfer::{Expected, Transfer};
 /// A logical unit as an array of bytes.
 ///
 /// A disk splits requests of any offset and length by the limits of the unit (VPD page B0) and by
-/// [`Options::max_transfer`](crate::Options::max_transfer), and runs the parts concurrently. A
-/// write that begins or ends within a block reads that block first and writes it back with the new
-/// bytes in it. Writes to the same block run one after the other, in the order of their first
-/// polls. This includes writes by other disks of the same [`Initiator`](crate::Initiator) to this
-/// unit. A write whose future was dropped still counts until the target has finished with it.
+/// [`Options::max_transfer`](crate::Options::max_transfer), and runs the parts concurrently. A write that begins or
+/// ends within a block reads that block first and writes it back with the new bytes in it. Writes to the same block
+/// run one after the other, in the order of their first polls. This includes writes by other disks of the same
+/// [`Initiator`](crate::Initiator) to this unit. A write whose future was dropped still counts until the target has
+/// finished with it.
 ///
-/// Each clone is a handle to the same disk. [`flush`](Self::flush) reports each loss to each handle
-/// once; a new clone reports the losses that no handle has reported yet. Tasks that flush together
-/// share one handle (`Arc<Disk>`).
+/// Each clone is a handle to the same disk. [`flush`](Self::flush) reports each loss to each handle once; a new clone
+/// reports the losses that no handle has reported yet. Tasks that flush together share one handle (`Arc<Disk>`).
 ///
-/// A lost session is reconnected, and its requests are retried or move to another session
-/// (failover): see [Retry, reconnect and failover](crate#retry-reconnect-and-failover).
+/// A lost session is reconnected, and its requests are retried or move to another session (failover): see [Retry,
+/// reconnect and failover](crate#retry-reconnect-and-failover).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -140,8 +139,8 @@ impl Disk {
         Self { report, ..self }
     }
 
-    /// Returns the logical unit, through a session that carries requests now. If there is none,
-    /// through a session that has ended or is a standby: call it again after a reconnect.
+    /// Returns the logical unit, through a session that carries requests now. If there is none, through a session
+    /// that has ended or is a standby: call it again after a reconnect.
     pub fn unit(&self) -> LogicalUnit {
         let used = self.paths.in_use().into_iter().chain(self.paths.open()).next();
         used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit.clone())
@@ -152,19 +151,18 @@ impl Disk {
         &self.profile
     }
 
-    /// Returns the capacity of the unit now, in bytes. It may grow and shrink while the disk is
-    /// open; the capacity at the beginning is in the [profile](Self::profile).
+    /// Returns the capacity of the unit now, in bytes. It may grow and shrink while the disk is open; the capacity at
+    /// the beginning is in the [profile](Self::profile).
     ///
-    /// A unit that has grown can be used up to its new end as soon as it has reported the change. A
-    /// request that ends beyond the end of a unit that has shrunk fails with
-    /// [`Error::CapacityChanged`].
+    /// A unit that has grown can be used up to its new end as soon as it has reported the change. A request that ends
+    /// beyond the end of a unit that has shrunk fails with [`Error::CapacityChanged`].
     #[doc(alias = "resize")]
     pub fn capacity(&self) -> u64 {
         self.unit.state().across.size.bytes(&self.capacity)
     }
 
-    /// Subscribes to later changes of the unit: another capacity, another name, other units of the
-    /// target, other ports that serve it.
+    /// Subscribes to later changes of the unit: another capacity, another name, other units of the target, other
+    /// ports that serve it.
     ///
     /// ```no_run
     /// # async fn watch(disk: &iscsi_initiator::Disk) {
@@ -179,8 +177,7 @@ impl Disk {
         self.unit.state().across.changes.follow()
     }
 
-    /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no
-    /// extra read.
+    /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no extra read.
     pub fn block_size(&self) -> u32 {
         self.capacity.block_size
     }
@@ -190,8 +187,8 @@ impl Disk {
         self.max_transfer
     }
 
-    /// Sets the most bytes of one command for this handle: rounded down to whole blocks, at least
-    /// one block, and at most what the unit takes.
+    /// Sets the most bytes of one command for this handle: rounded down to whole blocks, at least one block, and at
+    /// most what the unit takes.
     #[must_use]
     pub fn with_max_transfer(mut self, bytes: usize) -> Self {
         self.max_transfer = self.profile.max_transfer_of(bytes);
@@ -203,16 +200,13 @@ impl Disk {
         self.profile.write_protected
     }
 
-    /// Writes data from `offset` on: `Bytes`, or a list of `Bytes` of any lengths. The pages are
-    /// shared, not copied.
+    /// Writes data from `offset` on: `Bytes`, or a list of `Bytes` of any lengths. The pages are shared, not copied.
     ///
-    /// When this returns, the unit has the data, perhaps in a cache that a power failure empties:
-    /// see [`flush`](Self::flush). A write that fails or is dropped may have been carried out in
-    /// part.
+    /// When this returns, the unit has the data, perhaps in a cache that a power failure empties: see
+    /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
-    /// [`LogicalUnit::write`].
+    /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as [`LogicalUnit::write`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
         self.write_payload(offset, data.into()).await
     }
@@ -224,8 +218,8 @@ impl Disk {
         self.write_taken(&blocks, offset, data, &extent).await
     }
 
-    /// Flushes the unit's cache (SYNCHRONIZE CACHE): brings every write that had returned before
-    /// this call onto the medium, whichever session carried it.
+    /// Flushes the unit's cache (SYNCHRONIZE CACHE): brings every write that had returned before this call onto the
+    /// medium, whichever session carried it.
     ///
     /// # Errors
     /// As [`LogicalUnit::flush`].
@@ -248,15 +242,14 @@ impl Disk {
         })
     }
 
-    /// Checks over each session that the unit is still the one that was opened, by its name and its
-    /// block size. A disk does this by itself when the target gives a reason; not every target does
-    /// when another unit takes the place of this one.
+    /// Checks over each session that the unit is still the one that was opened, by its name and its block size. A
+    /// disk does this by itself when the target gives a reason; not every target does when another unit takes the
+    /// place of this one.
     ///
     /// # Errors
-    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is another unit.
-    /// [`Error::MediumChanged`] if it may have another medium. [`Error::UnprovenUnit`] if the unit
-    /// does not report its name within [`Options::patience`](crate::Options::patience). Otherwise
-    /// as [`LogicalUnit::read`].
+    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is another unit. [`Error::MediumChanged`] if it
+    /// may have another medium. [`Error::UnprovenUnit`] if the unit does not report its name within
+    /// [`Options::patience`](crate::Options::patience). Otherwise as [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.confirm().await
     }
@@ -277,40 +270,37 @@ impl Disk {
         self.report.get()
     }
 
-    /// Returns the number of commands that were retried, over all sessions of the disk, closed ones
-    /// included.
+    /// Returns the number of commands that were retried, over all sessions of the disk, closed ones included.
     #[doc(alias = "retry")]
     pub fn retries(&self) -> u64 {
         self.paths.retries()
     }
 
-    /// Counts the reports that something about the unit has changed, over all sessions of the disk:
-    /// every unit attention (SAM-5 §5.14), every deferred error (SPC-4 §4.5.5), every flush that
-    /// failed on the medium, and every replacement of the unit by another one. A command that ended
-    /// without a status, or a session that was lost, also counts, since such a report may have been
-    /// lost with it.
+    /// Counts the reports that something about the unit has changed, over all sessions of the disk: every unit
+    /// attention (SAM-5 §5.14), every deferred error (SPC-4 §4.5.5), every flush that failed on the medium, and every
+    /// replacement of the unit by another one. A command that ended without a status, or a session that was lost,
+    /// also counts, since such a report may have been lost with it.
     ///
-    /// A cache of what was read stays valid while this number does not change: between two equal
-    /// values, no command of the disk brought a report of a reset, a loss, or a change of the unit.
-    /// The number grows before the command that brought the report returns. A unit reports to each
-    /// session at its next command, so the number does not grow while no command is sent, and it
-    /// may grow several times for one event. Only differences have a meaning, not the first value.
+    /// A cache of what was read stays valid while this number does not change: between two equal values, no command
+    /// of the disk brought a report of a reset, a loss, or a change of the unit. The number grows before the command
+    /// that brought the report returns. A unit reports to each session at its next command, so the number does not
+    /// grow while no command is sent, and it may grow several times for one event. Only differences have a meaning,
+    /// not the first value.
     #[doc(alias("UNIT ATTENTION", "cache invalidation"))]
     pub fn attentions(&self) -> u64 {
         self.unit.state().across.attentions.count()
     }
 
-    /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the
-    /// tuner's plans. The limits of the options and of the [class](crate::Options::class) apply:
-    /// the number of requests in flight, and what the class lets pass in a second.
+    /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans. The
+    /// limits of the options and of the [class](crate::Options::class) apply: the number of requests in flight, and
+    /// what the class lets pass in a second.
     #[doc(alias = "concurrency")]
     pub fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |plan| plan.depth_for(io_size as u64))
     }
 
-    /// Returns how many concurrent reads of `io_size` bytes keep all sessions busy, if there are
-    /// only reads. It may be lower than [`queue_depth`](Self::queue_depth), because a read takes
-    /// one round trip.
+    /// Returns how many concurrent reads of `io_size` bytes keep all sessions busy, if there are only reads. It may
+    /// be lower than [`queue_depth`](Self::queue_depth), because a read takes one round trip.
     #[doc(alias = "concurrency")]
     pub fn read_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |plan| plan.read_depth_for(io_size as u64))
@@ -324,22 +314,20 @@ impl Disk {
         depth.min(self.paths.shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for
-    /// those in flight, then logs out.
+    /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for those in flight,
+    /// then logs out.
     ///
-    /// A write that was sent over two sessions has returned with the first answer. Its second copy
-    /// is aborted in the background, and this method waits for that: when it returns without an
-    /// error, nothing that was sent can change the unit any more. If a session is lost meanwhile,
-    /// it is reconnected for this purpose, or to end its registration by the key of the disk, for
-    /// up to [`Options::patience`](crate::Options::patience); an attempt that has begun by then is
-    /// completed. When the last handle of a disk is dropped, the same happens in the background as
-    /// long as its runtime runs. Only this method proves that it succeeded.
+    /// A write that was sent over two sessions has returned with the first answer. Its second copy is aborted in the
+    /// background, and this method waits for that: when it returns without an error, nothing that was sent can change
+    /// the unit any more. If a session is lost meanwhile, it is reconnected for this purpose, or to end its
+    /// registration by the key of the disk, for up to [`Options::patience`](crate::Options::patience); an attempt
+    /// that has begun by then is completed. When the last handle of a disk is dropped, the same happens in the
+    /// background as long as its runtime runs. Only this method proves that it succeeded.
     ///
     /// # Errors
-    /// [`Error::Unsettled`] if the target may still carry out a write of a lost session;
-    /// [`Error::StillRegistered`] if the unit may still know the
-    /// [key](crate::Options::reservation_key) of the disk; otherwise the reason why a session
-    /// ended, if not by this logout.
+    /// [`Error::Unsettled`] if the target may still carry out a write of a lost session; [`Error::StillRegistered`]
+    /// if the unit may still know the [key](crate::Options::reservation_key) of the disk; otherwise the reason why a
+    /// session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
         self.end_sessions().await
@@ -375,9 +363,9 @@ impl Disk {
         })
     }
 
-    /// Returns whether the target has finished with every write that was sent to it, as far as is
-    /// known. A write whose answer is outstanding is not finished. It may be the second copy of a
-    /// write that has returned, or a write of a lost session.
+    /// Returns whether the target has finished with every write that was sent to it, as far as is known. A write
+    /// whose answer is outstanding is not finished. It may be the second copy of a write that has returned, or a
+    /// write of a lost session.
     pub fn is_settled(&self) -> bool {
         self.paths.is_settled()
     }

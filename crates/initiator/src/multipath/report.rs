@@ -104,8 +104,8 @@ impl Report {
 
     /// The target gives its sessions no handle.
     pub(crate) fn no_tsih(&self) {
-        let note = "the target gives its sessions no TSIH: what a lost one was writing may go on when \
-                    it is opened anew, and nothing tells when it has ended, so other data for those blocks is not written";
+        let note = "the target gives its sessions no TSIH: a write of a lost session may continue after the \
+                    reconnect, and nothing reports when it has ended, so other data for those blocks is not written";
         self.note(note.to_owned());
     }
 
