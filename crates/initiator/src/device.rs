@@ -86,7 +86,7 @@ use crate::error::Error;
 /// The future of a request to a [`Device`].
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
-/// The most zeros that are sent at once, bytes.
+/// The most zeros that are sent in one request, in bytes.
 const MAX_ZEROS: usize = 1 << 20;
 
 /// A device of bytes, such as a disk, a file or memory.

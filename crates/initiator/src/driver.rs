@@ -53,7 +53,7 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     /// Around what is logged of the session: that of `shared`, which each request would have to fetch.
     span: Span,
-    /// Messages that have been told of and are not acted on.
+    /// Number of messages that were announced and are not handled yet.
     told: usize,
     /// Memory for those that are acted on.
     messages: Vec<Message>,
@@ -246,7 +246,7 @@ impl Driver {
         self.now.into_std()
     }
 
-    /// Passes the end of a request on to whoever waits for it.
+    /// Passes the end of a request on to its caller.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { name, answer, holds, .. }) = self.pending.remove(&itt) else { return };
         self.answers.given();

@@ -35,15 +35,15 @@
 //! |---|---|
 //! | [`Initiator`] | URLs: open a [`disk`](Initiator::disk), [`connect`](Initiator::connect) to a target, [`discover`](Initiator::discover) targets |
 //! | [`Session`] | iSCSI: negotiated parameters, ping, task management, logout |
-//! | [`LogicalUnit`] | SCSI: blocks, typed commands, any CDB; [`LogicalUnit::flush`] |
-//! | [`Disk`] | bytes: any offset and length, several sessions, retry, reconnect and failover |
+//! | [`LogicalUnit`] | SCSI: blocks, typed commands, any CDB |
+//! | [`Disk`] | bytes: any offset and length, flush, several sessions, retry, reconnect and failover |
 //! | [`DiskStream`] | [`AsyncRead`](tokio::io::AsyncRead), [`AsyncWrite`](tokio::io::AsyncWrite), [`AsyncSeek`](tokio::io::AsyncSeek) |
 //!
 //! | to | use |
 //! |---|---|
 //! | work without async | [`blocking`] |
 //! | write code for any device of bytes | [`device::Device`] |
-//! | set limits, credentials, timeouts and sessions | [`Options`], or options of the [URL](url) |
+//! | set limits, time limits, credentials and sessions | [`Options`], or options of the [URL](url) |
 //! | decide what to do about an error | [`Error::kind`], [`Error::is_transient`], [`Error::may_have_executed`] |
 //! | limit the rate of disks | [`Shaper`] |
 //! | watch a disk | [`Disk::spread`], [`Disk::stats`], [`Disk::changes`] |

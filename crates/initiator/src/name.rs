@@ -1,4 +1,4 @@
-//! The name an initiator goes by when nobody has given it one.
+//! The name of an initiator for which the caller has chosen none.
 
 use std::fs;
 

@@ -222,7 +222,7 @@ impl Options {
 
     /// More crowd out others on the link.
     const MAX_CONNECTIONS: u16 = 16;
-    /// Task management, pings and text exchanges that a session takes at once; more wait for their turn.
+    /// Number of concurrent task management functions, pings and text exchanges of a session; further ones wait.
     pub(crate) const MAX_SESSION_REQUESTS: usize = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
     const MAX_REQUESTS: usize = 2000;

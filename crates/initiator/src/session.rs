@@ -344,12 +344,12 @@ impl Session {
         self.shared.ended().await
     }
 
-    /// How long a write of a disk had better be, bytes.
+    /// The length that suits a write of a disk, in bytes.
     pub(crate) fn longest_write(&self) -> u64 {
         self.shared.longest_write.load(Ordering::Relaxed)
     }
 
-    /// How long a read of a disk had better be, bytes.
+    /// The length that suits a read of a disk, in bytes.
     pub(crate) fn longest_read(&self) -> u64 {
         self.shared.longest_read.load(Ordering::Relaxed)
     }
@@ -414,7 +414,7 @@ impl Session {
         self.shared.unsettled.settle();
     }
 
-    /// How long after its end it may be opened anew, at the soonest (RFC 7143 §7.4).
+    /// The shortest time from the end of the session to a reconnect (RFC 7143 §7.4).
     pub(crate) fn time2wait(&self) -> Duration {
         let agreed = || {
             let terms = self.shared.terms.get()?;
@@ -429,7 +429,7 @@ impl Session {
         self.shared.moved_to()
     }
 
-    /// What people are told of a redirection to another host, if the login has followed one.
+    /// The report of a redirection to another host, if the login has followed one.
     pub(crate) fn redirection_note(&self) -> Option<String> {
         self.shared.redirection_note()
     }
@@ -454,12 +454,12 @@ impl Session {
         self.shared.max_transfer
     }
 
-    /// How many requests with buffers of `bytes` the options allow at once.
+    /// Number of concurrent requests with buffers of `bytes` bytes that the options allow.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
         self.shared.budget.max_of(bytes)
     }
 
-    /// What the session may have under way, maybe together with others.
+    /// What the session may have in flight, maybe together with others.
     pub(crate) fn budget(&self) -> &Budget {
         &self.shared.budget
     }

@@ -197,7 +197,7 @@ impl TreeClass {
 }
 
 impl State {
-    /// Grants what may be sent now, and has somebody come back when there is more.
+    /// Grants what may be sent now, and arranges to be called again when more may be sent.
     fn drive(&mut self, now: Instant) {
         while let Some(grant) = self.tree.poll_grant(now) {
             if let Some(waiter) = self.waiters.get_mut(&grant.ticket) {

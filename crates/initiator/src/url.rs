@@ -146,7 +146,7 @@ impl Url {
     pub fn without_passwords(text: &str) -> String {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
         if options.contains('@') {
-            // Where the passwords end, nobody knows.
+            // It is not known where the passwords end.
             return format!("{SCHEME}...");
         }
         let mut kept = match address.split_once('@') {
@@ -197,7 +197,7 @@ impl Url {
         if self.target_user.is_none() {
             self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
         }
-        // Also where no user is known: a password that nobody uses is a login without authentication that was not meant.
+        // Also where no user is known: a password that is not used is a login without the authentication that was wanted.
         self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
         self.target_password =
             self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));

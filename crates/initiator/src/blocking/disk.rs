@@ -24,7 +24,7 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 #[doc(alias("LUN", "block device"))]
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Each clone is a handle of its own, which is told of each loss.
+    /// Each clone is a separate handle, which reports each loss once.
     handle: crate::Disk,
     all: Arc<All>,
 }

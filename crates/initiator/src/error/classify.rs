@@ -69,7 +69,7 @@ impl Error {
                     kind,
                     ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
                 );
-                // The request was never sent in the attempts to open the session anew.
+                // The request was never sent in the attempts to reconnect the session.
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
             Self::Member { cause, .. } | Self::StillRegistered { why: cause, .. } => cause.kind(),

@@ -99,7 +99,7 @@ pub struct Disk {
     range_locks: RangeLocks,
     /// Bytes of one command, a whole number of blocks.
     max_transfer: usize,
-    /// What opens its sessions; `None` of one that has the session of somebody else.
+    /// Opens the sessions of the disk; `None` if the disk was opened over an existing session.
     opener: Option<Arc<Opener>>,
 }
 
@@ -404,7 +404,7 @@ impl Disk {
         self.modify(transfer.within(extent)).await
     }
 
-    /// Writes whole blocks in parts. Each is as long as a write had better be when its turn comes: on a slow link that is
+    /// Writes whole blocks in parts. Each has the length that suits a write when its turn comes: on a slow link that is
     /// little at first, and few parts are cut before it is known better.
     fn write_in_parts<'a>(
         &'a self,
@@ -412,7 +412,7 @@ impl Disk {
         data: &'a Payload,
         extent: &'a Arc<RangeGuard>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        /// At once while less than the unit takes is written at once.
+        /// Concurrent parts while less than the unit takes is in flight.
         const FEW: usize = 8;
         boxed(async move {
             let is_free = self.longest_write() == self.longest_shaped();
@@ -430,7 +430,7 @@ impl Disk {
         })
     }
 
-    /// How long a write had better be, bytes, whole blocks: what the link brings to the target in time. Over many slow
+    /// The length that suits a write, in bytes, whole blocks: what the link brings to the target in time. Over many slow
     /// sessions a write is shared out as well, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
@@ -571,7 +571,7 @@ impl Disk {
 }
 
 /// Which disk it is. At the level of errors, so that it is there with every line that is shown; not
-/// within the span of whoever asks for the disk, which it outlives.
+/// within the span of the caller that opens the disk, which it outlives.
 fn span(target: Option<&IscsiName>, lun: Option<Lun>) -> Span {
     let (target, lun) = (target.map(field::display), lun.map(field::display));
     error_span!(parent: None, "disk", target, lun)

@@ -1,4 +1,4 @@
-//! What people are told of the paths of a disk.
+//! Reports about the paths of a disk, for people.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +43,7 @@ struct WaitEntry {
     note: Option<String>,
 }
 
-/// Something is waited for, and people are told of it, until this is dropped.
+/// Reports that something is waited for, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
     report: Arc<Report>,
@@ -80,7 +80,7 @@ impl Report {
         spread
     }
 
-    /// Changes what is told.
+    /// Changes the report.
     pub(super) fn with(&self, change: impl FnOnce(&mut Spread)) {
         change(&mut self.lock().spread);
     }

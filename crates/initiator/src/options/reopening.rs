@@ -1,4 +1,4 @@
-//! How a lost session of a disk is opened anew.
+//! How a lost session of a disk is reconnected.
 
 use std::time::Duration;
 

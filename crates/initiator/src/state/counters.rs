@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::state::latency::Latency;
 
-/// What a request does, as far as it is told apart in statistics.
+/// What a request does, as far as statistics distinguish it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RequestKind {
     Read,
@@ -140,7 +140,7 @@ impl AddAssign<&Self> for RequestStats {
 /// So many ends are noted before they are counted together: to count one touches four cache lines, to note it one.
 const NOTED: usize = 32;
 
-/// Counts requests from many tasks at once.
+/// Counts requests from many tasks concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counted>);
 
@@ -182,7 +182,7 @@ pub(crate) struct Running<'a> {
 }
 
 impl Counters {
-    /// A request that moves so many bytes begins.
+    /// Counts the beginning of a request that moves `bytes` bytes.
     pub(crate) fn begin(&self, kind: RequestKind, bytes: u64) -> Running<'_> {
         self.lock().begin(bytes);
         Running { counters: self, kind, bytes, has_ended: false }
@@ -200,7 +200,7 @@ impl Counters {
 }
 
 impl Counted {
-    /// A request that moves so many bytes begins.
+    /// Counts the beginning of a request that moves `bytes` bytes.
     pub(crate) const fn begin(&mut self, bytes: u64) {
         self.requests_in_flight += 1;
         self.bytes_in_flight += bytes;

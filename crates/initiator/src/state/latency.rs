@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Values that agree in so many decimal digits are counted as one.
+/// Number of decimal digits in which values agree that are counted as one.
 const DIGITS: u8 = 2;
 /// Whatever takes longer counts as this long.
 const MAX: Duration = Duration::from_secs(3600);

@@ -26,7 +26,7 @@ impl SessionKey {
         Self { isid, reopened: 0 }
     }
 
-    /// The same session, opened anew.
+    /// Returns the key of the session after a reconnect.
     pub(crate) const fn next(self) -> Self {
         Self { reopened: self.reopened.saturating_add(1), ..self }
     }

@@ -40,7 +40,7 @@ pub struct UnitChanges {
     told: News,
 }
 
-/// What the unit has told so far.
+/// What the unit has reported so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct News {
     /// Before the first change and after the last one, bytes.
@@ -78,7 +78,7 @@ impl ChangeLog {
         });
     }
 
-    /// What is told from now on.
+    /// Subscribes to later changes.
     pub(crate) fn follow(&self) -> UnitChanges {
         let news = self.0.subscribe();
         let told = *news.borrow();
@@ -110,7 +110,7 @@ impl UnitChanges {
 }
 
 impl News {
-    /// One thing that is not told yet.
+    /// Takes one change that was not received yet.
     fn take(&mut self, news: &Self) -> Option<UnitChange> {
         if let Some((first, now)) = news.capacity
             && self.capacity != news.capacity

@@ -40,7 +40,7 @@ struct Certainty {
     identity: bool,
     /// That it lets this session access blocks.
     membership: bool,
-    /// That it has told nothing else by then, over any connection.
+    /// The unit has reported nothing else by then, over any connection.
     proof: bool,
 }
 
@@ -52,7 +52,7 @@ enum Next {
     Fail(Error),
     /// That was it; the unit may tell more about it.
     Explain(Error),
-    /// It is sent again, maybe in a shorter form: at once, or after this time.
+    /// It is sent again, maybe in a shorter form: immediately, or after this time.
     Again(Option<Duration>),
 }
 
@@ -253,7 +253,7 @@ impl LogicalUnit {
                 self.session.perform(command, permit, extent, &self.state, certainty.identity);
             let completion = match cancellation {
                 None => answer.await?,
-                // Boxed, since hardly a command can be given up by somebody else.
+                // Boxed, since only few commands can be cancelled from elsewhere.
                 Some(cancellation) => {
                     Box::pin(async move {
                         tokio::select! {

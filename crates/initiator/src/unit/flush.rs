@@ -24,7 +24,7 @@ use crate::unit::transfer::Transfer;
 /// after a NOP-Out, since what is sent puts the end of that off.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 
-/// What a question may have under way while requests hold all that there is.
+/// Bytes that a question may have in flight while requests hold the whole budget.
 const QUESTION_BYTES: usize = 1 << 10;
 
 impl LogicalUnit {

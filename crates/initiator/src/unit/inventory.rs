@@ -19,7 +19,7 @@ impl Session {
         let Some(unit) = self.named_lun().map(|lun| self.logical_unit(lun)) else {
             return self.logged_in().await;
         };
-        // What comes of it is kept with the unit, or asked again by whoever wants to know.
+        // The result is kept with the unit, or asked for again by the caller that needs it.
         let mut probe = Box::pin(async move { drop(unit.profile().await) });
         tokio::select! {
             biased;

@@ -73,7 +73,7 @@ impl LogicalUnit {
         Self { session, lun, state, losses, questions: None, has_other_ports: false }
     }
 
-    /// Of which losses this handle has been told.
+    /// Which losses this handle has reported.
     pub(crate) const fn losses(&self) -> &LossCursor {
         &self.losses
     }

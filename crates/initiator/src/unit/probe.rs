@@ -1,4 +1,4 @@
-//! The questions a disk is asked first: all at once, so that they cost one round trip.
+//! The commands that read the properties of a disk: all are sent together, so that they cost one round trip.
 
 use std::sync::Arc;
 

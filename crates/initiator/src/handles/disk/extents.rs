@@ -1,6 +1,6 @@
 //! Which parts of a disk hold data (SBC-3 §5.3, GET LBA STATUS).
 //!
-//! Whoever skips a hole relies on it, so a hole is only what the unit says in so many words: an answer
+//! A caller that skips a hole relies on it, so a hole is only what the unit reports explicitly: an answer
 //! that contradicts itself is no answer, and the whole range counts as data.
 
 use std::ops::Range;

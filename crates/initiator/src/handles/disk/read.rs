@@ -110,7 +110,7 @@ impl Disk {
         offset: u64,
         mut buffer: BytesMut,
     ) -> BoxFuture<'_, Result<BytesMut, Error>> {
-        /// Concurrent parts while less than the unit gives is read at once.
+        /// Concurrent parts while less than the unit gives is in flight.
         const FEW: usize = 8;
         boxed(async move {
             let mut lba = self.lba(offset);
@@ -131,7 +131,7 @@ impl Disk {
         })
     }
 
-    /// How long one command of a read of so many bytes had better be, bytes, whole blocks.
+    /// The length that suits one command of a read of `len` bytes, in bytes, whole blocks.
     fn longest_read_of(&self, len: usize) -> usize {
         let longest = self.longest_shaped();
         if len <= ReadLimit::SHORTEST {

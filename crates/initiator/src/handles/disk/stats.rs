@@ -18,7 +18,7 @@ impl Disk {
         DiskStats { target: target.map(ToString::to_string).unwrap_or_default(), lun, ..stats }
     }
 
-    /// Counts a request that moves so many bytes, until its end.
+    /// Counts a request that moves `bytes` bytes, until its end.
     pub(super) fn begin(&self, kind: RequestKind, bytes: usize) -> Running<'_> {
         self.paths.counters().begin(kind, bytes as u64)
     }

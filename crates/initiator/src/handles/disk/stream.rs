@@ -14,11 +14,11 @@ use crate::handles::disk::Disk;
 use crate::runtime::Task;
 use crate::state::unflushed::SeenLosses;
 
-// Each request of a stream is a task: what it holds others may wait for, while nobody asks the stream.
+// Each request of a stream is a task: others may wait for what it holds while the stream is not polled.
 
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
-/// Requests under way in one direction: as many as the tuner wants, and never fewer or more.
+/// Limits of the number of concurrent requests in one direction; the tuner chooses within them.
 const MIN_WINDOW: usize = 16;
 const MAX_WINDOW: usize = 256;
 
@@ -179,7 +179,7 @@ impl ReadAhead {
     fn extend(&mut self, disk: &Disk) {
         let window = window(disk);
         while self.requests.len() < window
-            // Once for each request: whoever hears of a smaller unit may do so meanwhile.
+            // Asked once for each request: another task may learn meanwhile that the unit has shrunk.
             && let Some(count) = count_at(self.next, disk.capacity())
         {
             let (disk, offset) = (disk.clone(), self.next);
@@ -243,7 +243,7 @@ impl WriteBehind {
         self.requests.push(Task::spawn(async move { disk.write_at(offset, data).await }));
     }
 
-    /// Waits until fewer than `limit` requests are under way, or one has failed.
+    /// Waits until fewer than `limit` requests are in flight, or one has failed.
     fn poll_below(&mut self, limit: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Self { requests, failed, .. } = self;
         requests.retain_mut(|request| match Pin::new(request).poll(context) {

@@ -144,7 +144,7 @@ impl Disk {
         let block_size = u64::from(self.block_size());
         let told = states.last().map_or(lbas.start, |(lbas, _)| lbas.end);
         let left = states.into_iter().filter(|(_, state)| !state.reads_zeros());
-        // Of what it has not told by now nothing is known.
+        // Nothing is known of what it has not reported by now.
         let left = left.map(|(lbas, _)| lbas).chain((told < lbas.end).then_some(told..lbas.end));
         Ok(left.map(|lbas| lbas.start * block_size..lbas.end * block_size).collect())
     }
