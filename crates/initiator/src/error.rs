@@ -213,7 +213,7 @@ pub enum Error {
     MediumChanged,
     /// The last session of a disk was lost, and could not be reconnected.
     #[doc(alias = "reconnect")]
-    #[error("{lost}; the session could not be opened anew: {why}")]
+    #[error("{lost}; the session could not be reconnected: {why}")]
     NotReopened {
         /// What ended the session.
         lost: Box<Self>,
