@@ -160,7 +160,7 @@
 //! | NOT READY: the port is in standby, or unavailable; if the unit reports port groups, also offline, or changing its state | by a disk, over another port immediately (failover); if no port serves the unit, after a pause, provided that the unit reports port groups or the URL has several portals |
 //! | ABORTED COMMAND: the unit or the link gave up the command | after a pause |
 //! | INVALID COMMAND OPERATION CODE for READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | immediately, in 10 bytes, as are all later ones |
-//! | a deferred error: an earlier command failed after it had succeeded | never |
+//! | a deferred error: an earlier command, whose status was GOOD, has failed since | never |
 //! | RECOVERED ERROR: the unit succeeded with some effort | never: it counts as success |
 //! | RESERVATION CONFLICT, any other status, any other sense | never |
 //! | no status: the data arrived damaged, by its digest, and the target has given up or refused the command | by a disk, after a pause |

@@ -8,12 +8,12 @@ use iscsi_shaper::Rate;
 /// The future of [`Scheduler::grant`].
 pub type Granting<'a> = Pin<Box<dyn Future<Output = Charge> + Send + 'a>>;
 
-/// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent. The classes of
-/// a [`Shaper`](crate::Shaper) have one; another implementation can ask a process that limits
-/// several others.
+/// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent. A
+/// [`Shaper`](crate::Shaper) implements it for its classes. Implement it to ask another process, which
+/// limits the rate of several processes together.
 ///
-/// That process asks its own classes by [`TrafficClass::pass`](crate::TrafficClass::pass), and
-/// returns the result.
+/// That process calls [`TrafficClass::pass`](crate::TrafficClass::pass) for its classes, and returns
+/// the result.
 #[doc(alias = "rate limit")]
 pub trait Scheduler: fmt::Debug + Send + Sync {
     /// Waits until a request of `bytes` bytes may be sent. Grant requests in the order in which
@@ -21,8 +21,8 @@ pub trait Scheduler: fmt::Debug + Send + Sync {
     /// granted meanwhile or not.
     fn grant(&self, bytes: u64) -> Granting<'_>;
 
-    /// Returns the highest rate at this time. A disk splits its requests by it, and lets wait at
-    /// most what it lets pass in a second.
+    /// Returns the highest rate at this time. A disk splits its requests by this rate, and keeps as
+    /// many of them waiting as may pass in one second.
     fn ceil(&self) -> Rate;
 }
 
