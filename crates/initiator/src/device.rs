@@ -338,7 +338,7 @@ pub struct Extent {
     pub state: ExtentState,
 }
 
-/// What is known of the bytes of an [`Extent`].
+/// State of the bytes of an [`Extent`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ExtentState {

@@ -29,7 +29,7 @@ pub use kind::ErrorKind;
 pub use login::LoginFailure;
 pub use session::SessionFailure;
 
-/// Why a request failed.
+/// Reason why a request failed.
 ///
 /// Each message is one sentence that says what to do where something can be done. No variant holds
 /// a secret.
@@ -68,7 +68,7 @@ pub enum Error {
     /// The initiator's own name is not a valid iSCSI name (RFC 7143 §4.2.7).
     #[error("{0}; choose another name for the initiator")]
     InitiatorName(#[from] NameError),
-    /// The system gave no random bytes.
+    /// The system returned no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Entropy(String),
     /// No TCP connection was made.
@@ -93,33 +93,33 @@ pub enum Error {
     /// The request ended without a valid answer.
     #[error("{request} failed: {cause}")]
     Task {
-        /// What was asked for: the command's name in the standard.
+        /// Name of the command in the standard.
         request: &'static str,
-        /// How it ended.
+        /// Reason for the end of the request.
         cause: TaskError,
     },
     /// The unit answered CHECK CONDITION, with sense data that names the reason (SPC-4 §4.5).
     #[error("{command} failed: {sense}{}", advice_on(command, sense))]
     CheckCondition {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// What the unit reports.
+        /// Sense data of the unit.
         sense: Box<Sense>,
     },
     /// The unit answered with a status other than GOOD (SAM-5 §5.3).
     #[error("{command} ended in {status}{}", advice(*.status))]
     Status {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// The status.
+        /// Status of the command.
         status: Status,
     },
     /// The status is GOOD, but the unit moved another number of bytes than the command asked for.
     #[error("{command} moved {moved} bytes instead of {expected}")]
     Length {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// Bytes asked for.
+        /// Bytes that the command asked for.
         expected: usize,
         /// Bytes moved, as the target reports.
         moved: usize,
@@ -127,9 +127,9 @@ pub enum Error {
     /// The answer is not in the format of the standard.
     #[error("the answer to {command} makes no sense: {why}")]
     Format {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// What is wrong with it.
+        /// Fault in the format.
         why: FormatError,
     },
     /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
@@ -141,7 +141,7 @@ pub enum Error {
     /// The target has no such logical unit.
     #[error("the target has no logical unit {0}; REPORT LUNS lists those it has")]
     NoSuchUnit(Lun),
-    /// The target has no such logical unit any more: it had when the unit was opened.
+    /// The target had this logical unit when the unit was opened, and does not have it any more.
     #[error("the target has no logical unit {0} any more; bring it back there, and open it anew")]
     UnitGone(Lun),
     /// The logical unit exists, but it is not a disk.
@@ -172,7 +172,7 @@ pub enum Error {
     DifferentUnits {
         /// Portal of the session that leads to another unit, `host:port`.
         portal: String,
-        /// The name of the unit of the disk.
+        /// Name of the unit of the disk.
         expected: String,
         /// Name of the other unit.
         found: String,
@@ -180,11 +180,11 @@ pub enum Error {
     /// Nothing proves that a session leads to the unit of the disk, so nothing is written over it.
     #[error("nothing proves that {portal} leads to the unit of the disk ({expected}): {why}")]
     UnprovenUnit {
-        /// The portal of the session, `host:port`.
+        /// Portal of the session, `host:port`.
         portal: String,
         /// Name of the unit of the disk.
         expected: String,
-        /// What the proof lacks.
+        /// Reason why there is no proof.
         why: String,
     },
     /// The block size of the unit has changed since it was opened.
@@ -215,9 +215,9 @@ pub enum Error {
     #[doc(alias = "reconnect")]
     #[error("{lost}; the session could not be reconnected: {why}")]
     NotReopened {
-        /// What ended the session.
+        /// Error that ended the session.
         lost: Box<Self>,
-        /// Why the last attempt to reconnect failed.
+        /// Error of the last attempt to reconnect.
         why: Box<Self>,
     },
     /// Each session that carried the command ended before the answer, the last ones with nothing
@@ -229,13 +229,13 @@ pub enum Error {
         of_blocks(.blocks.as_ref())
     )]
     EndsSessions {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
         /// Blocks that the command addresses.
         blocks: Option<Range<u64>>,
         /// Number of sessions in a row that ended with nothing else in flight.
         times: u32,
-        /// How the last of these sessions ended.
+        /// Error that ended the last of these sessions.
         cause: Box<Self>,
     },
     /// A session was lost while it wrote to that range, and it could not be proved within the
@@ -246,9 +246,9 @@ pub enum Error {
          target may still carry that out; write them when the target has dropped that session"
     )]
     OverlapsUnsettled {
-        /// Where the range begins, bytes.
+        /// Offset of the range, in bytes.
         offset: u64,
-        /// How long it is, bytes.
+        /// Length of the range, in bytes.
         len: u64,
     },
     /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
@@ -274,19 +274,19 @@ pub enum Error {
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
-        /// Where the range begins, bytes.
+        /// Offset of the range, in bytes.
         offset: u64,
-        /// How long it is, bytes.
+        /// Length of the range, in bytes.
         len: u64,
-        /// The disk's capacity, bytes.
+        /// Capacity of the disk, in bytes.
         capacity: u64,
     },
-    /// A number of bytes that is not a whole number of blocks, where only blocks can be moved.
+    /// The length is not a whole number of blocks, and the method moves only whole blocks.
     #[error("{len} bytes are not a whole number of blocks of {block_size} bytes")]
     NotWholeBlocks {
-        /// The length, bytes.
+        /// Length of the data, in bytes.
         len: usize,
-        /// The unit's block size, bytes.
+        /// Block size of the unit, in bytes.
         block_size: u32,
     },
     /// Writes that were not flushed may be lost: the unit was reset, could not write them to the
@@ -322,7 +322,7 @@ pub enum Error {
          the unit over; make sure that none uses it, and open the disk anew"
     )]
     Preempted {
-        /// The key of the disk.
+        /// Key of the disk.
         key: ReservationKey,
     },
     /// The reservation by the key of the disk is still in force after each session asked the unit
@@ -333,7 +333,7 @@ pub enum Error {
          again when a session is back there, or preempt the key, by a disk that is opened with another one"
     )]
     StillReserved {
-        /// The key of the disk.
+        /// Key of the disk.
         key: ReservationKey,
     },
     /// The disk is closed, and the unit may still know its key: a session that is lost, or whose
@@ -344,9 +344,9 @@ pub enum Error {
          anew with that key and preempt it, or have another host do so"
     )]
     StillRegistered {
-        /// The key of the disk.
+        /// Key of the disk.
         key: ReservationKey,
-        /// Why the registration could not be ended.
+        /// Error that prevented the end of the registration.
         why: Box<Self>,
     },
     /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) failed: another initiator is

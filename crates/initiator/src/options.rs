@@ -66,7 +66,7 @@ pub struct Options {
     pub isid: Option<[u8; 3]>,
     /// Keepalive of the connections, and the network interface to use.
     pub socket: SocketOptions,
-    /// What the tuner may do with sockets, and the declared rate of the link.
+    /// Permissions of the tuner for sockets, and the declared rate of the link.
     pub tuning: Tuning,
     /// Number of connections to open in a session, 1 to 16; `MaxConnections` is proposed
     /// accordingly (MC/S, RFC 7143 §4.2.2, §13.2). A session with fewer continues, and
@@ -81,7 +81,7 @@ pub struct Options {
     /// ([`Initiator::disk`](crate::Initiator::disk)).
     #[doc(alias("multipath", "paths"))]
     pub sessions: Sessions,
-    /// How long a [`Disk`](crate::Disk) waits for what may pass by itself: a unit that cannot take
+    /// Time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves: a unit that cannot take
     /// a request now, or a lost session that cannot be reconnected yet. A login that the target
     /// refuses counts as such, because a target that restarts listens before its access list and
     /// its units are back. While it waits, requests are held, and
@@ -92,7 +92,7 @@ pub struct Options {
     /// [`open_patience`](Self::open_patience).
     #[doc(alias("reconnect", "retry", "timeout", "no_path_retry", "replacement_timeout"))]
     pub patience: Duration,
-    /// How long [`Initiator::disk`](crate::Initiator::disk),
+    /// Time limit within which [`Initiator::disk`](crate::Initiator::disk),
     /// [`Initiator::connect`](crate::Initiator::connect) and
     /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still appear:
     /// nothing listens, its name is not known, it refuses the login for now, or the unit is not
@@ -101,7 +101,7 @@ pub struct Options {
     /// otherwise (`open_patience`).
     #[doc(alias("retry", "timeout", "wait"))]
     pub open_patience: Duration,
-    /// How often an idle [`Disk`](crate::Disk) asks its unit for changes, 1 second to 1 day.
+    /// Interval at which an idle [`Disk`](crate::Disk) asks its unit for changes, 1 second to 1 day.
     /// `None`, the default, and zero mean never. The URL may say otherwise (`poll`).
     ///
     /// A unit reports only at the next command that it has another size, was reset, or has lost a
@@ -117,10 +117,10 @@ pub struct Options {
     /// Reconnect of the lost sessions of a [`Disk`](crate::Disk): pauses and number of attempts.
     #[doc(alias = "reconnect")]
     pub reopening: ReopeningOptions,
-    /// When a request is sent over a second session as well.
+    /// Conditions under which a request is sent over a second session as well.
     #[doc(alias("hedging", "failover"))]
     pub lateness: LatenessOptions,
-    /// How long each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one
+    /// Time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one
     /// is tried as well, up to 1 day (RFC 8305 §5). It applies to each session, also when one is
     /// reconnected. With zero all portals are tried concurrently.
     #[doc(alias = "happy eyeballs")]

@@ -13,7 +13,7 @@ pub struct Connections {
     pub open: u32,
     /// Number of connections asked for: [`Options::connections`](crate::Options::connections).
     pub wanted: u32,
-    /// Why connections are missing, a sentence for each reason; `None` if none is.
+    /// Reasons for missing connections, a sentence each; `None` if none is missing.
     pub note: Option<String>,
 }
 

@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::error::kind::ErrorKind;
 
-/// Why no TCP connection was made.
+/// Reason why no TCP connection was made.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The host's name has no address.
     #[error("the host {host:?} is not known ({reason}); check its spelling and the name service")]
     HostUnknown {
-        /// The name.
+        /// Name of the host.
         host: String,
         /// Reason, in the words of the system.
         reason: String,
@@ -24,7 +24,7 @@ pub enum ConnectError {
          later, or wait for it (open_patience)"
     )]
     NameService {
-        /// The name.
+        /// Name of the host.
         host: String,
         /// Reason, in the words of the system.
         reason: String,
@@ -35,7 +35,7 @@ pub enum ConnectError {
          (open_patience)"
     )]
     Refused {
-        /// The address and port.
+        /// Address and port.
         address: SocketAddr,
     },
     /// The portal did not answer within the time limit.
@@ -44,7 +44,7 @@ pub enum ConnectError {
          (open_patience)"
     )]
     TimedOut {
-        /// The portal, `host:port`.
+        /// Portal, `host:port`.
         portal: String,
     },
     /// The target redirects the login to a portal that is not allowed, or names a portal that is
@@ -61,7 +61,7 @@ pub enum ConnectError {
     /// The connection failed for another reason.
     #[error("cannot connect to {address}: {reason}; check the address and the route")]
     Failed {
-        /// The address and port.
+        /// Address and port.
         address: SocketAddr,
         /// Reason, in the words of the system.
         reason: String,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What an [`Error`](crate::Error) means to a caller.
+/// Meaning of an [`Error`](crate::Error) to a caller.
 ///
 /// The kind names the cause. Whether the request may have been carried out is a separate question,
 /// whatever the kind: see [`Error::may_have_executed`](crate::Error::may_have_executed). For whose

@@ -13,13 +13,13 @@ use crate::error::kind::ErrorKind;
 pub struct LoginFailure {
     /// Portal, `host:port`.
     pub portal: String,
-    /// The target's name; `None` for discovery.
+    /// Name of the target; `None` for discovery.
     pub target: Option<String>,
-    /// The initiator's name.
+    /// Name of the initiator.
     pub initiator: String,
-    /// The CHAP user, if CHAP was configured.
+    /// CHAP user, if CHAP was configured.
     pub user: Option<String>,
-    /// Why the login failed.
+    /// Reason why the login failed.
     pub cause: LoginError,
 }
 

@@ -14,7 +14,7 @@ use crate::error::login::kind_of_login;
 pub struct SessionFailure {
     /// Portal, `host:port`.
     pub portal: String,
-    /// Why the session ended.
+    /// Reason why the session ended.
     pub cause: SessionError,
     /// Whether the request was handed to the network, so that it may have been carried out.
     pub may_have_executed: bool,

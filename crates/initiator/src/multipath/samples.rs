@@ -17,13 +17,13 @@ pub struct Sample {
     pub name: &'static str,
     /// Labels, each with its value, that distinguish the sample from others of the same name.
     pub labels: Vec<(&'static str, String)>,
-    /// How the value may change.
+    /// Kind of the metric: counter or gauge.
     pub kind: SampleKind,
     /// Value: a number, bytes, or seconds.
     pub value: f64,
 }
 
-/// How the value of a metric may change.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SampleKind {

@@ -20,7 +20,7 @@ pub struct Spread {
     /// Problems that did not stop the disk, such as a session that was refused or a portal that
     /// does not answer.
     pub notes: Vec<String>,
-    /// What the disk waits for now, such as a unit that takes no requests or a session that cannot
+    /// Things that the disk waits for now, such as a unit that takes no requests or a session that cannot
     /// be reconnected; empty if nothing waits. While no session is left, all requests wait for the
     /// first one that is reconnected.
     pub waits: Vec<Waiting>,
@@ -31,15 +31,15 @@ pub struct Spread {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Waiting {
-    /// What the disk waits for, and why.
+    /// Cause of the wait, with its reason.
     pub reason: String,
-    /// How long the disk has waited for it.
+    /// Time that the disk has waited so far.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "seconds", serialize_with = "serialize::seconds")
     )]
     pub elapsed: Duration,
-    /// How long requests wait for it before they fail; `None` if there is no limit.
+    /// Time limit after which waiting requests fail; `None` if there is no limit.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "limit_seconds", serialize_with = "serialize::seconds_if_any")

@@ -26,11 +26,11 @@ pub struct RetryOptions {
     pub max_pauses: u32,
     /// Number of UNIT ATTENTIONs in a row after which a command is retried immediately.
     pub max_attentions: u32,
-    /// How long a [`Disk`](crate::Disk) retries a command that ends in ABORTED COMMAND, or whose
+    /// Time limit within which a [`Disk`](crate::Disk) retries a command that ends in ABORTED COMMAND, or whose
     /// data arrives damaged, because the command itself may be the cause.
     /// [`Options::patience`](crate::Options::patience) applies as well.
     pub aborted_patience: Duration,
-    /// How long a method of [`Session`](crate::Session) or [`LogicalUnit`](crate::LogicalUnit)
+    /// Time limit within which a method of [`Session`](crate::Session) or [`LogicalUnit`](crate::LogicalUnit)
     /// waits while a port changes its state towards the unit, 0 to 1 day. It applies if the unit
     /// does not report how long that may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
     #[doc(alias = "ALUA")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::options::setters::setters;
 
-/// How the kernel monitors a connection, in addition to the pings of iSCSI, and which network
+/// Socket options: keepalive by the kernel, in addition to the pings of iSCSI, and the network
 /// interfaces to use.
 ///
 /// The defaults are libiscsi's. Its `LIBISCSI_TCP_SYNCNT` has no counterpart:
@@ -22,7 +22,7 @@ pub struct SocketOptions {
     /// Number of unanswered probes after which the connection counts as lost, 1 to 127
     /// (`TCP_KEEPCNT`).
     pub keepalive_count: u32,
-    /// How long sent data may remain unacknowledged before the connection counts as lost
+    /// Time that sent data may remain unacknowledged before the connection counts as lost
     /// (`TCP_USER_TIMEOUT`); `None` leaves it to the kernel.
     #[doc(alias = "timeout")]
     pub user_timeout: Option<Duration>,

@@ -26,7 +26,7 @@ pub struct KindStats {
     pub bytes: u64,
     /// Number of requests that failed.
     pub errors: u64,
-    /// How long the successful requests took.
+    /// Times of the successful requests.
     pub latency: Latency,
 }
 

@@ -9,7 +9,7 @@ const DIGITS: u8 = 2;
 /// Whatever takes longer counts as this long.
 const MAX: Duration = Duration::from_secs(3600);
 
-/// How long requests took, as a histogram: from one microsecond to an hour, with an error of at
+/// Histogram of the times of requests: from one microsecond to an hour, with an error of at
 /// most one percent.
 #[doc(alias("histogram", "percentile", "round-trip time"))]
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@ use iscsi_pdu::scsi::TargetPortGroupSupport;
 
 use crate::state::capacity::Capacity;
 
-/// What a unit reports about itself: identity, capacity and limits.
+/// Properties that a unit reports about itself: identity, capacity and limits.
 #[doc(alias = "inquiry")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub struct Profile {
     pub limits: BlockLimits,
     /// Properties of the medium (VPD page B1).
     pub characteristics: Option<BlockDeviceCharacteristics>,
-    /// How blocks can be deallocated (VPD page B2).
+    /// Support for deallocating blocks (VPD page B2).
     pub provisioning: Option<LogicalBlockProvisioning>,
     /// WP: the unit does not allow writing.
     pub write_protected: bool,

@@ -3,7 +3,7 @@
 use iscsi_pdu::{NameError, TargetAddressError};
 use thiserror::Error;
 
-/// What is wrong with a URL. No variant repeats a password.
+/// Fault of a URL. No variant repeats a password.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum UrlError {

@@ -37,10 +37,10 @@ pub struct Parameters {
     pub command_timeout: Option<u32>,
     /// Time limit of connect and login together, in seconds.
     pub login_timeout: Option<u32>,
-    /// How long a disk waits for what may pass by itself, in seconds:
+    /// Time limit of a disk for errors that may pass by themselves, in seconds:
     /// [`Options::patience`](crate::Options::patience).
     pub patience: Option<u32>,
-    /// How long to retry while a target is not there yet, in seconds:
+    /// Time limit for a target that is not there yet, in seconds:
     /// [`Options::open_patience`](crate::Options::open_patience).
     pub open_patience: Option<u32>,
     /// Interval at which an idle disk asks its unit for changes, in seconds; 0 for never:
