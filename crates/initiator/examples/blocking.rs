@@ -4,7 +4,7 @@
 //! cargo run -p iscsi-initiator --example blocking -- iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0
 //! ```
 //!
-//! For a try, `cargo run -p iscsi-testkit --features serve --example target` serves a disk in memory and
+//! To try it: `cargo run -p iscsi-testkit --features serve --example target` serves a disk in memory and
 //! prints its URL.
 #![allow(clippy::print_stdout, reason = "this is what the program is for")]
 

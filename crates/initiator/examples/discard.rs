@@ -1,13 +1,13 @@
-//! Gives back the blocks of a part of a thin disk, or fills the part with zeros. **It destroys what
-//! is there.**
+//! Deallocates a range of a thin disk, or fills the range with zeros. **It destroys the data in the
+//! range.**
 //!
 //! ```text
 //! cargo run -p iscsi-initiator --example discard -- \
 //!     discard iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 1048576 2097152
 //! ```
-//! OFFSET and LENGTH are bytes. `discard` (UNMAP) leaves alone what is no whole block, and promises
-//! nothing of what the others read as, unless the disk says so. After `zero` (WRITE SAME) all of the
-//! part reads as zeros; a thin disk gives the blocks back all the same, if it can.
+//! OFFSET and LENGTH are bytes. `discard` (UNMAP) does not change blocks that are only partly in the range.
+//! What the others read as afterwards is defined only if the disk reports it. After `zero` (WRITE SAME) the
+//! whole range reads as zeros; a thin disk deallocates the blocks as well, if it can.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what the program is for")]
 
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What is done to the part.
+/// What to do with the range.
 #[derive(Clone, Copy)]
 enum Action {
     Discard,

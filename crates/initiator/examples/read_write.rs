@@ -1,4 +1,4 @@
-//! Writes a greeting to an odd place of a disk and reads it back. **It changes the disk.**
+//! Writes a greeting to an unaligned offset of a disk and reads it back. **It changes the disk.**
 //!
 //! ```text
 //! cargo run -p iscsi-initiator --example read_write -- iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use iscsi_initiator::{Error, Initiator};
 
-/// In the middle of a block, so that the blocks around it are read and written back.
+/// Offset within a block, so that the disk reads the block first and writes it back.
 const OFFSET: u64 = 1021;
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,11 +1,11 @@
-//! A service over ten disks: writes and reads 16 MiB on all of them at once, and prints the statistics
-//! of each and of all. **It changes the disks.**
+//! Writes and reads 16 MiB on each of ten disks concurrently, and prints the statistics of each disk and
+//! of all of them. **It changes the disks.**
 //!
 //! ```text
 //! cargo run -p iscsi-initiator --example ten_disks -- iscsi://10.0.0.5/iqn.2026-01.org.example:disk/{0..9}
 //! ```
 //!
-//! For a try, `cargo run -p iscsi-testkit --features serve --example target -- 16 10` serves ten disks in
+//! To try it: `cargo run -p iscsi-testkit --features serve --example target -- 16 10` serves ten disks in
 //! memory and prints their URLs.
 #![allow(clippy::print_stdout, reason = "this is what the program is for")]
 

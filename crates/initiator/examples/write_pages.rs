@@ -1,10 +1,10 @@
-//! Writes lists of 4 KiB pages from the start of a disk on. **It overwrites the disk.**
+//! Writes lists of 4 KiB pages, from the start of a disk on. **It overwrites the disk.**
 //!
 //! ```text
 //! cargo run --release -p iscsi-initiator --example write_pages -- iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 64
 //! ```
 //!
-//! The pages go to the socket from where they lie, many to a system call:
+//! The pages go to the socket without a copy, many in one system call:
 //! `strace -f -c -e trace=writev,sendmsg` counts them.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what the program is for")]
 
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 const PAGE: usize = 4096;
 /// Pages of one write: 1 MiB.
 const PAGES: usize = 256;
-/// Writes under way at once.
+/// Number of concurrent writes.
 const DEPTH: usize = 16;
 
 #[tokio::main(flavor = "current_thread")]
@@ -60,7 +60,7 @@ async fn run() -> Result<(), Error> {
     session.logout().await
 }
 
-/// The end of one write; its task was not cancelled.
+/// Returns the result of one write; its task was not cancelled.
 fn ended(joined: Option<Result<Result<(), Error>, tokio::task::JoinError>>) -> Result<(), Error> {
     joined.and_then(Result::ok).unwrap_or(Ok(()))
 }

@@ -1,15 +1,15 @@
-//! The same handles for programs without async: every call waits for its end.
+//! Blocking handles for programs without async: every method waits until it has finished.
 //!
-//! An [`Initiator`] has a runtime of its own on a thread of its own, which its disks share; it ends with
-//! the last of them. All handles are usable from many threads, and many threads are what keeps a link
-//! busy: a call is one request, large ones are split and run at once. A [`DiskStream`] reads ahead and
-//! writes behind, so one thread is enough for it.
+//! An [`Initiator`] runs a tokio runtime on a separate thread. Its disks share the runtime, which ends with
+//! the last of them. All handles can be used from many threads. Each call is one request (a large one is
+//! split into concurrent parts), so use many threads to keep a link busy. A [`DiskStream`] reads ahead, and
+//! returns from writes before they are sent, so one thread is enough for it.
 //!
-//! A call inside an async task of tokio would stop that task's runtime, and gives
-//! [`Error::InsideRuntime`](crate::Error::InsideRuntime) instead; in `spawn_blocking` it works. What has no
-//! blocking form is reached by [`Initiator::block_on`].
+//! A call inside an async task of tokio would block that task's runtime. It returns
+//! [`Error::InsideRuntime`](crate::Error::InsideRuntime) instead; inside `spawn_blocking` it works. To use
+//! what has no blocking method, call [`Initiator::block_on`].
 //!
-//! Data is copied once between the caller's slice and the pages that the session keeps until the target
+//! Data is copied once, between the caller's slice and the pages that the session keeps until the target
 //! has finished with them.
 //!
 //! ```
@@ -31,7 +31,7 @@
 //! let mut word = [0; 4];
 //! stream.read_exact(&mut word)?;
 //! assert_eq!(&word, b"ello");
-//! // What has no blocking form.
+//! // INQUIRY has no blocking method.
 //! let unit = disk.get_ref().unit();
 //! println!("{}", initiator.block_on(unit.inquiry())??.product);
 //! # Ok(())

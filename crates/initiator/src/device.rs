@@ -1,7 +1,7 @@
-//! A device of bytes: what a disk has in common with a file, a stripe over several disks, or memory.
+//! Devices of bytes: a trait for disks, files, stripes over several disks, and memory.
 //!
-//! Whoever moves bytes needs no more of a [`Disk`](crate::Disk) than this, and can be tried on a device
-//! of its own:
+//! Code that moves bytes needs only this part of a [`Disk`](crate::Disk), so a test can give it another
+//! device:
 //!
 //! ```
 //! use std::io;
@@ -14,7 +14,7 @@
 //! struct Memory(Mutex<Vec<u8>>);
 //!
 //! impl Memory {
-//!     /// Does something with a range of the bytes, if there is one.
+//!     /// Applies `act` to a range of the bytes, if the device has that range.
 //!     fn with<T>(&self, at: u64, len: usize, act: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
 //!         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
 //!         let start = usize::try_from(at).unwrap_or(usize::MAX);
@@ -51,7 +51,7 @@
 //!     }
 //! }
 //!
-//! /// Works with any device.
+//! /// Copies from any device to any other one.
 //! async fn copy(from: &dyn Device, to: &dyn Device) -> io::Result<()> {
 //!     let step = from.limits().preferred_transfer;
 //!     for offset in (0..from.capacity()).step_by(step) {
@@ -83,79 +83,90 @@ pub use iscsi_session::BufferPool;
 
 use crate::error::Error;
 
-/// What a request to a [`Device`] gives in time.
+/// The future of a request to a [`Device`].
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
-/// The most zeros that are sent at once, bytes.
+/// The most zeros that are sent in one request, in bytes.
 const MAX_ZEROS: usize = 1 << 20;
 
-/// A device of bytes.
+/// A device of bytes, such as a disk, a file or memory.
 ///
-/// Requests have any offset and length; a device splits what it cannot do at once. Many may be under
-/// way at a time. They have no order among each other, but a request that begins after the end of a
-/// write sees its data. Dropping a future gives its request up: a write may have been carried out in
-/// part or not at all, but a later write to the same bytes comes after it.
+/// Requests may have any offset and length; a device splits what is too large for one command. Many
+/// requests may run concurrently. Concurrent requests have no order, but a request that begins
+/// after a write has returned sees the data of that write. Dropping a future cancels its request: a
+/// write may have been carried out in part or not at all, but a later write to the same bytes comes
+/// after it.
 ///
-/// The errors of a [`Disk`](crate::Disk) hold an [`Error`], which
-/// [`get_ref`](io::Error::get_ref) and `downcast_ref` get at.
+/// The errors of a [`Disk`](crate::Disk) hold an [`Error`], which [`get_ref`](io::Error::get_ref)
+/// and `downcast_ref` return.
+#[doc(alias = "block device")]
 pub trait Device: fmt::Debug + Send + Sync {
-    /// The capacity, bytes.
+    /// Returns the capacity, in bytes.
     fn capacity(&self) -> u64;
 
-    /// What the device can do, and how it is used best.
+    /// Returns what the device can do, and how it is used best.
     fn limits(&self) -> DeviceLimits;
 
-    /// How many requests of so many bytes keep the device busy by now; at least 1.
+    /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least
+    /// 1.
+    #[doc(alias = "concurrency")]
     fn queue_depth(&self, io_size: usize) -> usize {
         _ = io_size;
         1
     }
 
-    /// The same for whoever only reads, which may take fewer; unless the device tells otherwise
-    /// [`queue_depth`](Self::queue_depth).
+    /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only
+    /// reads. The default is [`queue_depth`](Self::queue_depth); a device may need fewer.
+    #[doc(alias = "concurrency")]
     fn read_depth(&self, io_size: usize) -> usize {
         self.queue_depth(io_size)
     }
 
-    /// How often the device has told, or may have told, that it does not hold what it held, though nothing was
-    /// written through it: while the number stays the same, what was read before may be kept. 0 of a device
-    /// that tells no such thing; of a disk [`Disk::attentions`](crate::Disk::attentions).
+    /// Counts the events after which data that was read before may be out of date, though nothing
+    /// was written through this device. While the number stays the same, a cache of what was read
+    /// remains valid. A device that reports no such events returns 0; a disk returns
+    /// [`Disk::attentions`](crate::Disk::attentions).
     fn attentions(&self) -> u64 {
         0
     }
 
-    /// By what a later process [ends](Self::end_left) what this one leaves under way where it is killed: one line of text, to
-    /// be kept before anything is written. `None` of a device where nothing outlives its process.
+    /// Returns one line of text by which a later process can [end](Self::end_left) the requests
+    /// that this process leaves in flight if it is killed. Store the line before anything is
+    /// written. `None` if nothing outlives the process.
     fn leaves(&self) -> Option<String> {
         None
     }
 
-    /// Ends what a process that is gone has left under way, as it has [told](Self::leaves): afterwards none of it changes
-    /// the device any more.
+    /// Ends the requests that a process which is gone has left in flight. `left` is the text that
+    /// [`leaves`](Self::leaves) returned in that process. When this returns without an error, none
+    /// of those requests can change the device any more.
     ///
     /// # Errors
-    /// When nothing proves that.
-    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
-        _ = told;
+    /// When nothing proves that they have ended.
+    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
+        _ = left;
         Box::pin(async {
             let why = Error::Unsupported("ending what another process has left");
             Err(io::Error::new(io::ErrorKind::Unsupported, why))
         })
     }
 
-    /// Whether no request that has ended can change the device any more: one that was sent twice may still be under way.
+    /// Returns whether no request that has returned can still change the device. A write that was
+    /// sent over two sessions may have returned while its second copy is in flight.
     fn is_settled(&self) -> bool {
         true
     }
 
-    /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
+    /// Reads from `offset` on into `buffer` and returns it filled. Its length is the number of
+    /// bytes to read.
     ///
     /// # Errors
     /// When the range is not on the device, or the device fails. The buffer is lost.
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut>;
 
-    /// The same with a buffer of `len` bytes that the pool gives, as late as the device can take it: what is only
-    /// asked for then holds no memory. Unless the device does better, at once.
+    /// Reads `len` bytes from `offset` on into a buffer from the pool. The device takes the buffer
+    /// as late as it can, so a request that waits holds no memory. The default implementation takes
+    /// it immediately.
     ///
     /// # Errors
     /// As [`read_into`](Self::read_into).
@@ -179,34 +190,36 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Writes pages of any lengths, one behind the other, from `offset` on. When it has ended, reads
-    /// see the data; a power failure spares them after a [`flush`](Self::flush) only.
+    /// Writes pages of any lengths, one behind the other, from `offset` on. When this returns,
+    /// reads see the data. It survives a power failure only after a [`flush`](Self::flush).
     ///
     /// # Errors
     /// When the range is not on the device, the device is read-only, or it fails.
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()>;
 
-    /// Brings every write that had ended before onto the medium.
+    /// Brings every write that had returned before this call onto the medium.
     ///
     /// # Errors
     /// When the device fails, or may have lost such a write.
+    #[doc(alias("sync", "fsync"))]
     fn flush(&self) -> IoFuture<'_, ()>;
 
-    /// Makes sure that this is still the device that was opened, where another one may take its place
-    /// without a word. What a request did before may be of the other one, if it is not.
+    /// Checks that this is still the device that was opened, where another one may take its place
+    /// without notice. If it is not, an earlier request may have gone to the other device.
     ///
     /// # Errors
-    /// When it is another one, or does not tell.
+    /// When it is another device, or does not report what it is.
     fn confirm(&self) -> IoFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Tells the device that the bytes of a range are not needed any more. What they read as
-    /// afterwards is not said; parts of the range that the device cannot give back stay as they are.
+    /// Marks the bytes of a range as not needed any more. What they read as afterwards is not
+    /// defined. Parts of the range that the device cannot deallocate stay as they are.
     ///
     /// # Errors
-    /// [`Unsupported`](io::ErrorKind::Unsupported) unless [`DeviceLimits::discard_granularity`] is
-    /// there; otherwise as [`write_at`](Self::write_at).
+    /// [`Unsupported`](io::ErrorKind::Unsupported) if [`DeviceLimits::discard_granularity`] is
+    /// `None`; otherwise as [`write_at`](Self::write_at).
+    #[doc(alias("unmap", "trim"))]
     fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
@@ -214,8 +227,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Makes a range read as zeros; the device may give its storage back. Without a way of its own the
-    /// device gets the zeros as data.
+    /// Makes a range read as zeros; the device may deallocate its storage. The default
+    /// implementation writes the zeros as data.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -223,7 +236,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         self.write_allocated_zeroes(offset, len)
     }
 
-    /// The same, and the range keeps its storage, or gets some: a later write needs none any more.
+    /// Makes a range read as zeros and keeps its storage allocated, or allocates it, so that a
+    /// later write to the range needs no space.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -242,15 +256,17 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// What is known of the bytes of a range without reading them: extents in order, without a gap,
-    /// from `offset` on; none of them empty, and no two neighbours in the same state. There is at least
-    /// one unless the range is empty, and there are [`Extent::MAX_TOLD`] at most. They may end before the
-    /// range does: ask again from the [end](Extent::end) of the last. A write that begins meanwhile may
-    /// show or not.
+    /// Returns what is known of the bytes of a range without reading them. The extents are in
+    /// order, without a gap, from `offset` on. None is empty, and two neighbours differ in state.
+    ///
+    /// There is at least one extent unless the range is empty, and at most [`Extent::MAX_TOLD`].
+    /// The extents may end before the range does: to continue, ask again from the
+    /// [end](Extent::end) of the last one. A concurrent write may show or not.
     ///
     /// # Errors
-    /// When the range is not on the device, or the device fails. A device that does not know says
-    /// that all is data.
+    /// When the range is not on the device, or the device fails. A device that does not know
+    /// returns one extent of data.
+    #[doc(alias("SEEK_HOLE", "SEEK_DATA", "sparse"))]
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
@@ -258,8 +274,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// The first of these extents, or its beginning, for a caller that wants no more: a device that can asks for
-    /// one only. `None` of an empty range.
+    /// Returns the first extent of a range, or the beginning of it. It is for a caller that needs
+    /// no more: a device may ask for one extent only. `None` if the range is empty.
     ///
     /// # Errors
     /// As [`extents`](Self::extents).
@@ -268,34 +284,34 @@ pub trait Device: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a [`Device`] can do, and how it is used best. It may grow; make one from the
-/// [default](Self::default) by setting fields.
+/// Describes what a [`Device`] can do, and how it is used best. Fields may be added: make one from
+/// the [default](Self::default) by setting fields.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceLimits {
-    /// What is aligned to it is read and written as it is; a write that begins or ends elsewhere also
-    /// reads. Bytes, a power of two or not, at least 1.
+    /// Block size, in bytes, at least 1, a power of two or not. Requests that are aligned to it
+    /// need nothing else; a write that begins or ends elsewhere also reads.
     pub block_size: u32,
-    /// Requests that begin and end at multiples of it are the cheapest: the physical block. Bytes, a
-    /// multiple of the block size.
+    /// Alignment of the cheapest requests, in bytes: the physical block, a multiple of the block
+    /// size.
     pub preferred_alignment: u64,
-    /// The length of request that suits the device, bytes, at least 1.
+    /// Length of a request that suits the device, in bytes, at least 1.
     pub preferred_transfer: usize,
-    /// Longer requests are split, bytes.
+    /// The most bytes of one request to the device; longer ones are split.
     pub max_transfer: usize,
-    /// [`Device::discard`] gives storage back, in multiples of so many bytes; `None` where it is not
-    /// supported.
+    /// Unit in which [`Device::discard`] deallocates, in bytes; `None` if discard is not supported.
     pub discard_granularity: Option<u64>,
-    /// [`Device::write_zeroes`] costs less than to write zeros as data.
+    /// Whether [`Device::write_zeroes`] costs less than writing zeros as data.
     pub has_fast_zeroes: bool,
-    /// Every write is refused.
+    /// Whether every write is refused.
     pub is_read_only: bool,
-    /// Writes end before they are on the medium, so that [`Device::flush`] has something to do.
+    /// Whether writes return before they are on the medium, so that [`Device::flush`] has work to
+    /// do.
     pub has_volatile_cache: bool,
 }
 
 impl Default for DeviceLimits {
-    /// A device that takes any byte, in requests of 1 MiB, and has nothing else to offer.
+    /// Describes a device that takes any byte, in requests of 1 MiB, and supports nothing else.
     fn default() -> Self {
         Self {
             block_size: 1,
@@ -310,42 +326,43 @@ impl Default for DeviceLimits {
     }
 }
 
-/// Bytes of a device in a row, of which the same is known.
+/// A run of bytes of a device that are in one state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Extent {
-    /// The first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Length, in bytes.
     pub len: u64,
-    /// What is known of them.
+    /// State of these bytes.
     pub state: ExtentState,
 }
 
-/// What is known of the bytes of an [`Extent`].
+/// State of the bytes of an [`Extent`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ExtentState {
-    /// They may be anything, and must be read.
+    /// Holds data, which must be read.
     Data,
-    /// They have no storage, and read as zeros.
+    /// Has no storage, and reads as zeros.
     Deallocated,
-    /// They have storage, but hold no data, and read as zeros.
+    /// Has storage but no data, and reads as zeros.
     Anchored,
-    /// They hold no data, but what they read as is not known.
+    /// Holds no data; what it reads as is not known.
     Unknown,
 }
 
 impl Extent {
-    /// The most extents of one answer: whatever a device holds, an answer takes little memory, and little time.
+    /// The most extents that one answer holds, so that an answer takes little memory and little
+    /// time.
     pub const MAX_TOLD: usize = 4096;
 
-    /// An extent of so many bytes.
+    /// Makes an extent of `len` bytes from `offset` on.
     pub const fn new(offset: u64, len: u64, state: ExtentState) -> Self {
         Self { offset, len, state }
     }
 
-    /// Where the next one begins.
+    /// Returns the offset behind the last byte, where the next extent begins.
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -357,7 +374,7 @@ impl Extent {
 }
 
 impl ExtentState {
-    /// Whether the bytes read as zeros, so that they need not be read.
+    /// Returns whether the bytes read as zeros, so that they need not be read.
     pub const fn reads_zeros(self) -> bool {
         matches!(self, Self::Deallocated | Self::Anchored)
     }

@@ -53,7 +53,7 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     /// Around what is logged of the session: that of `shared`, which each request would have to fetch.
     span: Span,
-    /// Messages that have been told of and are not acted on.
+    /// Number of messages that were announced and are not handled yet.
     told: usize,
     /// Memory for those that are acted on.
     messages: Vec<Message>,
@@ -246,7 +246,7 @@ impl Driver {
         self.now.into_std()
     }
 
-    /// Passes the end of a request on to whoever waits for it.
+    /// Passes the end of a request on to its caller.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { name, answer, holds, .. }) = self.pending.remove(&itt) else { return };
         self.answers.given();
@@ -296,7 +296,7 @@ impl Driver {
         self.shared.notices.end();
         self.ended = true;
         for Pending { name, answer, .. } in pending.into_values() {
-            let cause = TransportError::Io("nobody runs its session any more".to_owned()).into();
+            let cause = TransportError::Io("the task of its session has ended".to_owned()).into();
             answer.fail(self.peer.explain_task(name, TaskError::Session { cause, sent: true }));
         }
     }

@@ -29,7 +29,7 @@ pub use kind::ErrorKind;
 pub use login::LoginFailure;
 pub use session::SessionFailure;
 
-/// Why a request failed.
+/// Reason why a request failed.
 ///
 /// Each message is one sentence that says what to do where something can be done. No variant holds
 /// a secret.
@@ -65,13 +65,13 @@ pub enum Error {
     /// The URL is malformed or asks for what does not exist.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The initiator's own name is not an iSCSI name (RFC 7143 §4.2.7).
+    /// The initiator's own name is not a valid iSCSI name (RFC 7143 §4.2.7).
     #[error("{0}; choose another name for the initiator")]
     InitiatorName(#[from] NameError),
-    /// The system gave no random bytes.
+    /// The system returned no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Entropy(String),
-    /// No TCP connection came about.
+    /// No TCP connection was made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The login failed (RFC 7143 §6.3).
@@ -90,46 +90,46 @@ pub enum Error {
     /// The request does not fit the session.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The request ended without an answer that counts.
+    /// The request ended without a valid answer.
     #[error("{request} failed: {cause}")]
     Task {
-        /// What was asked for: the command's name in the standard.
+        /// Name of the command in the standard.
         request: &'static str,
-        /// How it ended.
+        /// Reason for the end of the request.
         cause: TaskError,
     },
-    /// The unit answered CHECK CONDITION, and says why (SPC-4 §4.5).
+    /// The unit answered CHECK CONDITION, with sense data that names the reason (SPC-4 §4.5).
     #[error("{command} failed: {sense}{}", advice_on(command, sense))]
     CheckCondition {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// What the unit says.
+        /// Sense data of the unit.
         sense: Box<Sense>,
     },
-    /// The unit answered with another status than GOOD (SAM-5 §5.3).
+    /// The unit answered with a status other than GOOD (SAM-5 §5.3).
     #[error("{command} ended in {status}{}", advice(*.status))]
     Status {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// The status.
+        /// Status of the command.
         status: Status,
     },
-    /// Status GOOD, but the unit moved another number of bytes than it was asked to.
+    /// The status is GOOD, but the unit moved another number of bytes than the command asked for.
     #[error("{command} moved {moved} bytes instead of {expected}")]
     Length {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// Bytes asked for.
+        /// Bytes that the command asked for.
         expected: usize,
-        /// Bytes moved, by the target's account.
+        /// Bytes moved, as the target reports.
         moved: usize,
     },
     /// The answer is not in the format of the standard.
     #[error("the answer to {command} makes no sense: {why}")]
     Format {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// What is wrong with it.
+        /// Fault in the format.
         why: FormatError,
     },
     /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
@@ -141,165 +141,170 @@ pub enum Error {
     /// The target has no such logical unit.
     #[error("the target has no logical unit {0}; REPORT LUNS lists those it has")]
     NoSuchUnit(Lun),
-    /// The target has no such logical unit any more: it had when the unit was opened.
+    /// The target had this logical unit when the unit was opened, and does not have it any more.
     #[error("the target has no logical unit {0} any more; bring it back there, and open it anew")]
     UnitGone(Lun),
-    /// The logical unit is there, but it is no disk.
+    /// The logical unit exists, but it is not a disk.
     #[error("logical unit {lun} is a {device_type}, not a block device; choose a disk")]
     NotABlockDevice {
-        /// Which one.
+        /// LUN of the unit.
         lun: Lun,
-        /// What it is.
+        /// Type of the unit.
         device_type: DeviceType,
     },
-    /// The unit does not allow writing.
+    /// The unit is write protected.
     #[error("logical unit {0} is write protected; make it writable on the target")]
     WriteProtected(Lun),
-    /// The unit's serial number is not the one that `force_usn` insists on.
+    /// The unit's serial number differs from the one that the URL requires (`force_usn`).
     #[error("the unit's serial number is {found:?}, not {expected:?}: it is another unit")]
     SerialNumber {
-        /// What the URL insists on.
+        /// Serial number in the URL.
         expected: String,
-        /// What the unit says; empty if it has none.
+        /// Serial number that the unit reports; empty if it has none.
         found: String,
     },
-    /// Two sessions that were to be one disk lead to different units, or one of them leads to another
-    /// unit than before: nothing is sent to that.
+    /// Two sessions of one disk lead to different units, or one of them leads to another unit than
+    /// before: nothing is sent to the other unit.
     #[error(
         "{portal} leads to another unit ({found}) than the first session ({expected}) when the disk \
          was opened; name only portals of one unit, and open it anew"
     )]
     DifferentUnits {
-        /// The portal of the one that leads elsewhere, `host:port`.
+        /// Portal of the session that leads to another unit, `host:port`.
         portal: String,
-        /// The name of the unit of the disk.
+        /// Name of the unit of the disk.
         expected: String,
-        /// The name of the other one.
+        /// Name of the other unit.
         found: String,
     },
-    /// Nothing tells whether a session leads to the unit of the disk, so nothing is written over it.
+    /// Nothing proves that a session leads to the unit of the disk, so nothing is written over it.
     #[error("nothing proves that {portal} leads to the unit of the disk ({expected}): {why}")]
     UnprovenUnit {
-        /// The portal of the session, `host:port`.
+        /// Portal of the session, `host:port`.
         portal: String,
-        /// What the unit is known by.
+        /// Name of the unit of the disk.
         expected: String,
-        /// What is missing.
+        /// Reason why there is no proof.
         why: String,
     },
-    /// The unit has blocks of another size than when it was opened.
+    /// The block size of the unit has changed since it was opened.
     #[error("the unit has blocks of {now} bytes now, and had {before}; open it anew")]
     BlockSizeChanged {
-        /// What it had, bytes.
+        /// Block size when the unit was opened, in bytes.
         before: u32,
-        /// What it has, bytes.
+        /// Block size now, in bytes.
         now: u32,
     },
-    /// The unit has become smaller than what was asked for, or was found with another size and no name to know it
-    /// by.
+    /// The unit has shrunk, and the request ends beyond its end; or it was found with another size
+    /// and has no name that proves that it is the same unit.
     #[error("the unit has {now} bytes now, and had {before}; ask for what it has, or open it anew")]
     CapacityChanged {
-        /// What it had, bytes.
+        /// Capacity before, in bytes.
         before: u64,
-        /// What it has, bytes.
+        /// Capacity now, in bytes.
         now: u64,
     },
-    /// A unit whose medium can be taken out has become ready again (NOT READY TO READY CHANGE), maybe with another one:
-    /// nothing is sent to it any more.
+    /// A unit with a removable medium has become ready again (NOT READY TO READY CHANGE), perhaps
+    /// with another medium: nothing more is sent to it.
     #[error(
         "the unit may have another medium than when it was opened, and its name does not tell them apart; see which one \
          is there, and open it anew"
     )]
     MediumChanged,
-    /// The last session of a disk was lost, and could not be opened anew.
-    #[error("{lost}; the session could not be opened anew: {why}")]
+    /// The last session of a disk was lost, and could not be reconnected.
+    #[doc(alias = "reconnect")]
+    #[error("{lost}; the session could not be reconnected: {why}")]
     NotReopened {
-        /// What ended it.
+        /// Error that ended the session.
         lost: Box<Self>,
-        /// Why the last try to open it anew failed.
+        /// Error of the last attempt to reconnect.
         why: Box<Self>,
     },
-    /// Each session that the command went over ended under it, at last with nothing else under way
-    /// there: the target, or something on the way to it, cannot bear the command or its data.
+    /// Each session that carried the command ended before the answer, the last ones with nothing
+    /// else in flight: the target, or something on the network path, fails at this command or its
+    /// data.
     #[error(
         "{command}{} ended its session each time, {times} times in a row with nothing else under \
          way there, and is not sent again: {cause}",
         of_blocks(.blocks.as_ref())
     )]
     EndsSessions {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
-        /// The blocks that it is about.
+        /// Blocks that the command addresses.
         blocks: Option<Range<u64>>,
-        /// How many sessions in a row it has ended with nothing else under way there.
+        /// Number of sessions in a row that ended with nothing else in flight.
         times: u32,
-        /// How the last one ended.
+        /// Error that ended the last of these sessions.
         cause: Box<Self>,
     },
-    /// A session was lost while it was writing in that range, and nothing has proved, for as long as the
-    /// disk's patience lasts, that the target will not carry that out later: it was not written again.
+    /// A session was lost while it wrote to that range, and it could not be proved within the
+    /// disk's patience that the target will not carry out that write later: the range was not
+    /// written again.
     #[error(
         "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \
          target may still carry that out; write them when the target has dropped that session"
     )]
     OverlapsUnsettled {
-        /// Where the range begins, bytes.
+        /// Offset of the range, in bytes.
         offset: u64,
-        /// How long it is, bytes.
+        /// Length of the range, in bytes.
         len: u64,
     },
-    /// A disk was closed, and nothing has proved that the target will not carry out later what a lost
-    /// session was writing. What was flushed is safe until other data is written there.
+    /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
+    /// session later. What was flushed is safe until other data is written there.
     #[error(
         "the target may still carry out writes of a lost session, over what is written there later; \
          write nothing there before the target has dropped that session: {why}"
     )]
     Unsettled {
-        /// Why it is not known: what ended the session, or why it could not be opened anew.
+        /// Reason why this is not known: what ended the session, or why it could not be
+        /// reconnected.
         why: Box<Self>,
     },
-    /// A unit that is a part of a larger device failed. What this error says of itself, its kind, its fault and its
-    /// sense data, is what the cause says.
+    /// A unit that is a part of a larger device failed. The kind, fault and sense data of this
+    /// error are those of the cause.
     #[error("{member}: {cause}")]
     Member {
-        /// Which part of the device it is.
+        /// Name of the part.
         member: String,
-        /// What the unit says.
+        /// Error of the part.
         cause: Box<Self>,
     },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
-        /// Where the range begins, bytes.
+        /// Offset of the range, in bytes.
         offset: u64,
-        /// How long it is, bytes.
+        /// Length of the range, in bytes.
         len: u64,
-        /// The disk's capacity, bytes.
+        /// Capacity of the disk, in bytes.
         capacity: u64,
     },
-    /// A number of bytes that is not a whole number of blocks, where only blocks can be moved.
+    /// The length is not a whole number of blocks, and the method moves only whole blocks.
     #[error("{len} bytes are not a whole number of blocks of {block_size} bytes")]
     NotWholeBlocks {
-        /// The length, bytes.
+        /// Length of the data, in bytes.
         len: usize,
-        /// The unit's block size, bytes.
+        /// Block size of the unit, in bytes.
         block_size: u32,
     },
-    /// The unit was reset while it held writes that had not been flushed, or could not bring them onto
-    /// the medium, or no session is left that would have been told: each is told of resets since its own
-    /// login only, also where that was in place of a lost one. Each handle is told once.
+    /// Writes that were not flushed may be lost: the unit was reset, could not write them to the
+    /// medium, or has no session left that would report a reset (a session reports resets only
+    /// since its own login). Each handle returns this once for each loss.
+    #[doc(alias = "lost write")]
     #[error(
         "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
          no session is left that would know; write again"
     )]
     UnflushedWritesLost,
-    /// The initiator has as many sessions as its ISIDs tell apart: 65,536 (RFC 7143 §11.12.5).
+    /// The initiator has no free ISID: it has 65,536 sessions (RFC 7143 §11.12.5).
     #[error("the initiator has 65,536 sessions, and no name for another; end some of them")]
     TooManySessions,
-    /// A request outside of a tokio runtime, which would run it.
+    /// A request was made outside of a tokio runtime, which would run it.
     #[error("no tokio runtime is there; call it from one, or use iscsi_initiator::blocking")]
     NoRuntime,
-    /// A blocking call in an async task, whose thread it would stop.
+    /// A blocking method was called in an async task, whose thread it would stop.
     #[error(
         "a blocking call would stop the runtime of the async task that makes it; await the async \
          form, or make the call in spawn_blocking"
@@ -308,60 +313,65 @@ pub enum Error {
     /// The runtime of a blocking initiator could not be started.
     #[error("no thread or file is left for the initiator's runtime: {0}")]
     RuntimeNotStarted(String),
-    /// Another host has ended the registration of this disk with the unit, most often to fence it off
-    /// (PREEMPT or CLEAR, SPC-4 §5.13.11), or the unit has lost it with its power. Nothing is read or
-    /// written any more.
+    /// Another host has ended the registration of this disk with the unit, most often to fence this
+    /// host off (PREEMPT or CLEAR, SPC-4 §5.13.11), or the unit has lost it in a power failure. The
+    /// disk reads and writes nothing any more.
+    #[doc(alias = "fenced")]
     #[error(
         "the unit does not know the reservation key {key} of this disk any more: another host has taken \
          the unit over; make sure that none uses it, and open the disk anew"
     )]
     Preempted {
-        /// The key of the disk.
+        /// Key of the disk.
         key: ReservationKey,
     },
-    /// The unit is reserved by the key of the disk after each session was asked to release it: what holds the reservation
-    /// is a nexus of a session that is lost, or that went through a port which none goes through now.
+    /// The reservation by the key of the disk is still in force after each session asked the unit
+    /// to release it: its holder is a session that is lost, or one that used a port which no
+    /// session uses now.
     #[error(
         "the unit is still reserved by the key {key}, over a nexus that the disk does not use now; release it \
          again when a session is back there, or preempt the key, by a disk that is opened with another one"
     )]
     StillReserved {
-        /// The key of the disk.
+        /// Key of the disk.
         key: ReservationKey,
     },
-    /// The disk has ended, and the unit may still know its key: a session that is lost, or whose port did not take the
-    /// command, could not end its registration, which outlives it, and so does a reservation that it holds.
+    /// The disk is closed, and the unit may still know its key: a session that is lost, or whose
+    /// port refused the command, could not end its registration. The registration outlives the
+    /// disk, and so does a reservation that it holds.
     #[error(
         "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}; open the disk \
          anew with that key and preempt it, or have another host do so"
     )]
     StillRegistered {
-        /// The key of the disk.
+        /// Key of the disk.
         key: ReservationKey,
-        /// Why the registration could not be ended.
+        /// Error that prevented the end of the registration.
         why: Box<Self>,
     },
-    /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively): another initiator is registered with the unit, or holds it.
+    /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) failed: another initiator is
+    /// registered with the unit, or holds it.
     #[error(
         "another host is registered with the unit by the key {key} and may write to it: stop it first; if it is gone, end its \
          registration with PREEMPT, as iscsi-util preempt does"
     )]
     RegisteredByAnother {
-        /// Its key; [`NONE`](ReservationKey::NONE) if the unit does not tell it.
+        /// Key of the other initiator; [`NONE`](ReservationKey::NONE) if the unit does not report
+        /// it.
         key: ReservationKey,
     },
-    /// A reservation by the key of a disk that has none.
+    /// A reservation was requested for a disk that has no reservation key.
     #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
     NoReservationKey,
-    /// The unit cannot do that.
+    /// The unit does not support the request.
     #[error("the unit does not support {0}")]
     Unsupported(&'static str),
 }
 
 impl Error {
-    /// Whether the command may have been executed although it failed: it was sent, and no answer
-    /// came. Where a [`Disk`](crate::Disk) has sent it again and the unit has then refused it for good,
-    /// the refusal is the error, and this speaks of that last try alone.
+    /// Returns whether the command may have been executed although it failed: it was sent, and no
+    /// answer came. If a [`Disk`](crate::Disk) has retried a command and the unit has then refused
+    /// it for good, the refusal is the error, and this describes that last attempt only.
     pub fn may_have_executed(&self) -> bool {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;
@@ -460,7 +470,7 @@ impl Error {
         matches!(self, Self::Login(failure) if matches!(failure.status(), Some((3, _))))
     }
 
-    /// The sense data, if the unit gave any.
+    /// Returns the sense data, if the unit sent any.
     pub fn sense(&self) -> Option<&Sense> {
         if let Self::CheckCondition { sense, .. } = self.root() { Some(sense) } else { None }
     }
@@ -472,8 +482,8 @@ impl Error {
 }
 
 impl From<Error> for io::Error {
-    /// Of the [kind](ErrorKind) that is closest to that of the error, which is still there:
-    /// `get_ref` and then `downcast_ref` give it back.
+    /// Converts to the closest [kind](ErrorKind). The new error holds the original: `get_ref` and
+    /// then `downcast_ref` return it.
     fn from(error: Error) -> Self {
         Self::new(error.kind().into(), error)
     }

@@ -1,5 +1,9 @@
-//! A userspace iSCSI initiator on tokio (RFC 7143): no kernel module, no daemon, no privileges.
-//! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
+//! A userspace iSCSI initiator on tokio (RFC 7143), for programs that move or serve disks over long or
+//! unreliable networks: migration, backup, replication, test tools.
+//!
+//! It needs no kernel module, no daemon and no privileges. It runs on Linux only, because it reads
+//! TCP_INFO and sets socket options of that kernel. A [`Disk`] has several sessions to its unit, keeps the
+//! link full, and reconnects, retries and fails over by itself.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -25,57 +29,79 @@
 //! # }
 //! ```
 //!
-//! | handle | speaks |
+//! # Map of the types
+//!
+//! | handle | works with |
 //! |---|---|
-//! | [`Initiator`] | URLs: [`disk`](Initiator::disk), [`connect`](Initiator::connect), [`discover`](Initiator::discover) |
-//! | [`Session`] | iSCSI: what was negotiated, ping, task management, logout |
+//! | [`Initiator`] | URLs: open a [`disk`](Initiator::disk), [`connect`](Initiator::connect) to a target, [`discover`](Initiator::discover) targets |
+//! | [`Session`] | iSCSI: negotiated parameters, ping, task management, logout |
 //! | [`LogicalUnit`] | SCSI: blocks, typed commands, any CDB |
-//! | [`Disk`] | bytes: any offset and length, splitting, unaligned edges |
+//! | [`Disk`] | bytes: any offset and length, flush, several sessions, retry, reconnect and failover |
 //! | [`DiskStream`] | [`AsyncRead`](tokio::io::AsyncRead), [`AsyncWrite`](tokio::io::AsyncWrite), [`AsyncSeek`](tokio::io::AsyncSeek) |
 //!
-//! Programs without async have the same in [`blocking`]; [`device`] is what a disk has in common with
-//! other devices of bytes.
+//! | to | use |
+//! |---|---|
+//! | work without async | [`blocking`] |
+//! | write code for any device of bytes | [`device::Device`] |
+//! | set limits, time limits, credentials and sessions | [`Options`], or options of the [URL](url) |
+//! | decide what to do about an error | [`Error::kind`], [`Error::is_transient`], [`Error::may_have_executed`] |
+//! | limit the rate of disks | [`Shaper`] |
+//! | watch a disk | [`Disk::spread`], [`Disk::stats`], [`Disk::changes`] |
+//! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |
 //!
-//! All handles but the last are cheap to clone, `Send` and `Sync`, and usable from many tasks. A
-//! task of its own runs each session; it never waits for a caller, never for one direction of a
-//! socket while the other could move, and never for one connection while another could.
+//! All handles except [`DiskStream`] are cheap to clone, `Send` and `Sync`, and can be used from many
+//! tasks. A task runs each session in the background. It never waits for a caller, nor for one direction of
+//! a socket, nor for one connection, while another could move.
+//!
+//! # Retry, reconnect and failover
+//!
+//! - **Retry:** a command that fails for a reason which passes by itself, such as a busy unit, is sent again
+//!   after a pause; [the table below](#what-is-retried) lists these reasons.
+//! - **Reconnect:** a [`Disk`] from [`Initiator::disk`] reconnects each session that it loses, over any
+//!   portal of its URL, and its callers see a delay instead of an error.
+//! - **Failover:** requests of a session that is lost, stuck, or whose port does not serve the unit move to
+//!   another session of the disk.
+//! - **Limit:** requests wait for up to [`Options::patience`] (5 minutes by default) and then fail; pauses and
+//!   attempts are set by [`Options::retry`] and [`Options::reopening`].
+//! - **Not retried:** [`LogicalUnit::execute`] sends its command once, and a [`Session`] that is lost stays lost:
+//!   its requests fail with an error that says whether the command [may have been
+//!   executed](Error::may_have_executed).
 //!
 //! # Data is not copied
 //!
-//! A write goes to the socket from the caller's own pages, lists of them included; a read lands in
-//! the buffer that the caller gets. The exceptions: reads into an unaligned
-//! [`read_into`](Disk::read_into) buffer, bytes that were read ahead of a header, and
-//! [`DiskStream`]. Because `Bytes` cannot change while they are shared, a data digest never
-//! disagrees with what was sent.
+//! A write goes to the socket directly from the caller's pages, also from a list of pages. A read lands
+//! directly in the buffer that the caller receives. The exceptions: reads into an unaligned
+//! [`read_into`](Disk::read_into) buffer, bytes that were read ahead of a header, and [`DiskStream`]. Shared
+//! `Bytes` cannot change, so a data digest always agrees with what was sent.
 //!
 //! # The link is kept full
 //!
-//! [`tuning`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers
-//! from what is measured of the link, within what this host permits; [`Options::tuning`] says what
-//! it shall do. [`Session::plan`] is the plan, each number with its reason. Two
-//! [readings](Session::reading) of a running session tell what held it back between them, and what
-//! would lift that.
+//! [`tuning`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
+//! what is measured of the link, within the limits of this host; [`Options::tuning`] controls it.
+//! [`Session::plan`] returns the plan, each number with its reason. Compare two
+//! [readings](Session::reading) of a running session to learn what held it back between them, and what
+//! would lift that limit.
 //!
 //! # Many connections as one disk
 //!
-//! One TCP connection stops at its windows, and shrinks with every lost segment. A disk that is opened
-//! by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs, by the
-//! tuner's plan and by what they bring; [`Options::sessions`] fixes or bounds their number,
-//! [`Disk::spread`] tells it and why. A session joins only if it leads to the same unit (VPD page 83
-//! or 80). One that is lost costs no request: the others take over what it had, and it is opened
-//! anew. [`Options::connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2)
-//! as far as the target allows them.
+//! The rate of one TCP connection is limited by its windows, and falls with every lost segment. A disk that
+//! is opened by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs (multipath):
+//! the tuner's plan and the measured rate decide. [`Options::sessions`] sets or limits their number, and
+//! [`Disk::spread`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
+//! page 83 or 80). A session that is lost costs no request: its requests move to the others, and it is
+//! reconnected. [`Options::connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
+//! far as the target allows them.
 //!
-//! What holds for the order of requests is the same over one session and over many: writes to the
-//! same block are carried out one after the other, a request that follows the end of a write sees its
-//! data, and a flush covers every write that had ended when it was called. Requests under way at
-//! the same time have no order.
+//! The order of requests is the same over one session and over many. Writes to the same block are carried
+//! out one after the other. A request that follows the end of a write sees its data. A flush covers every
+//! write that had returned before the call. Concurrent requests have no order.
 //!
 //! # Many disks over one session
 //!
-//! A session leads to all units of its target, as those of other initiators do: [`LogicalUnit::disk`] makes a disk of each. A
-//! thousand of them cost less of the processor than as many sessions, since answers of several come together, and some targets
-//! take few sessions. But the end of the session is that of all these disks, which nobody opens anew.
+//! A session leads to all units of its target, as with other initiators: [`LogicalUnit::disk`] makes a disk
+//! of each. A thousand such disks cost less processor time than a thousand sessions, since answers of several
+//! arrive together, and some targets accept few sessions. But when the session ends, all these disks end, and
+//! they do not reconnect.
 //!
 //! ```no_run
 //! # async fn units() -> Result<(), iscsi_initiator::Error> {
@@ -88,72 +114,71 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Memory is bounded
+//! # Memory and concurrency are limited
 //!
 //! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
-//! [`Options::max_bytes_in_flight`] bytes under way; further ones wait before they allocate. The disks of
-//! one [`Session`] share this room, so a unit that is busy for long can hold up the others: each disk of
-//! [`Initiator::disk`] has room of its own. A further session of a disk has room of its own, too, for what
-//! is asked of it directly and while it is being opened.
+//! [`Options::max_bytes_in_flight`] bytes in flight; further requests wait before they allocate. The disks of
+//! one [`Session`] share these limits, so a unit that is busy for long can delay the others. Each disk of
+//! [`Initiator::disk`] has separate limits. A further session of a disk also has separate limits for requests
+//! made directly to it, and while it is being opened. [`Disk::queue_depth`] returns how many concurrent requests
+//! keep the link busy.
 //!
 //! # Rates are shared by class
 //!
-//! A [`Shaper`] rules how much disks read and write, and when: by limits, guarantees, priorities, and what
-//! one borrows from another. [`Options::class`] is the class of a disk; [`shaping`] has the settings,
-//! which may change at any time.
+//! A [`Shaper`] controls how much disks read and write, and when: by limits, guarantees, priorities, and
+//! borrowing. [`Options::class`] is the class of a disk. [`shaping`] has the settings, which may change at any
+//! time.
 //!
-//! # What is counted
+//! # Statistics and logs
 //!
-//! [`Disk::stats`] is a snapshot of what callers have asked for, with a histogram of how long it took,
-//! and of what each session has carried; nothing in it gets less when a session is lost.
-//! [`DiskStats::samples`] names it for a system that collects metrics; the feature `serde` makes it
-//! `Serialize`. What is logged through `tracing` stands in spans with target, LUN and ISID. A session
-//! that is opened anew keeps its ISID, and [`SessionKey`] tells it from the one before.
+//! [`Disk::stats`] is a snapshot of the requests of callers, with a histogram of their times, and of the
+//! commands of each session; no count decreases when a session is lost. [`DiskStats::samples`] names the values
+//! for a system that collects metrics, and the feature `serde` makes them `Serialize`. Log events of `tracing`
+//! are in spans with target, LUN and ISID. A session that is reconnected keeps its ISID; [`SessionKey`]
+//! distinguishes it from the one before.
 //!
 //! # What dropping does
 //!
 //! | dropped | what happens |
 //! |---|---|
-//! | the future of a command that is not on the wire | the command disappears |
-//! | the future of a command on the wire | it is aborted in the background (ABORT TASK); its buffers stay with the session until the target has finished with them |
-//! | the future of a write of a [`Disk`] | the same; a later write to the same blocks waits for that |
-//! | the future of [`Initiator::connect`] | the login is given up |
+//! | the future of a command that is not sent yet | the command is discarded |
+//! | the future of a command in flight | it is aborted in the background (ABORT TASK); the session keeps its buffers until the target has finished with them |
+//! | the future of a write of a [`Disk`] | as above; a later write to the same blocks waits until the target has finished |
+//! | the future of [`Initiator::connect`] | the login is cancelled |
 //! | the last handle of a session | it logs out in the background |
-//! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with what was written over it; one that is lost is opened anew for that. Only [`Disk::logout`] proves it |
+//! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with the writes sent over it; a lost session is reconnected for that. Only [`Disk::logout`] proves it |
 //!
-//! # What is tried again
+//! # What is retried
 //!
-//! | end | tried again |
+//! | end of the command | retry |
 //! |---|---|
-//! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
-//! | UNIT ATTENTION: NOT READY TO READY CHANGE of a unit whose medium can be taken out (RMB), as another one may be there | never, nor is anything else sent to it |
+//! | UNIT ATTENTION: the unit reports an event, and did not execute the command | immediately, up to 8 times |
+//! | UNIT ATTENTION: NOT READY TO READY CHANGE of a unit with a removable medium (RMB), which may now hold another one | never, and nothing more is sent to the unit |
 //! | BUSY, TASK SET FULL | after a pause |
-//! | TASK ABORTED: another initiator has reset the unit, or aborted what is under way there | by a disk, after a pause |
+//! | TASK ABORTED: another initiator has reset the unit, or aborted what is in flight there | by a disk, after a pause |
 //! | NOT READY that passes by itself: becoming ready, asymmetric access state transition, an operation in progress that keeps the content (not format or sanitize) | after a pause |
-//! | NOT READY: the port is in standby, or unavailable; of a unit that tells its port groups also offline, or changing its state | by a disk, over another port at once; where none serves the unit, but it tells its port groups or the URL has several portals, after a pause |
-//! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
-//! | INVALID COMMAND OPERATION CODE to READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | at once, in 10 bytes, and all further ones as well |
-//! | a deferred error: an earlier command failed after it had ended well | never |
-//! | RECOVERED ERROR: the unit did what it was asked, with some effort | never: it counts as success |
+//! | NOT READY: the port is in standby, or unavailable; if the unit reports port groups, also offline, or changing its state | by a disk, over another port immediately (failover); if no port serves the unit, after a pause, provided that the unit reports port groups or the URL has several portals |
+//! | ABORTED COMMAND: the unit or the link gave up the command | after a pause |
+//! | INVALID COMMAND OPERATION CODE for READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | immediately, in 10 bytes, as are all later ones |
+//! | a deferred error: an earlier command, whose status was GOOD, has failed since | never |
+//! | RECOVERED ERROR: the unit succeeded with some effort | never: it counts as success |
 //! | RESERVATION CONFLICT, any other status, any other sense | never |
-//! | no status: data came damaged, by their digest, and the target has given the command up, or has refused it | by a disk, after a pause |
+//! | no status: the data arrived damaged, by its digest, and the target has given up or refused the command | by a disk, after a pause |
 //! | no status: the command timed out, and the target has given it up | by a disk, after a pause |
 //! | no status: the session ended or lost the connection | by a disk, over the next session |
 //!
-//! Pauses begin at 10 ms and double up to one second. They end after some five seconds in all for the
-//! methods of [`Session`] and [`LogicalUnit`], but while a port changes its state after as long as the unit says, or a minute;
-//! a [`Disk`] goes on for as long as [`Options::patience`]
-//! says (after ABORTED COMMAND and damaged data five seconds), over another session where there is one, and
-//! [`Disk::spread`] tells meanwhile what it waits for. [`Options::retry`] changes these numbers. This
-//! holds for commands whose second execution changes nothing that the first did not: those that
-//! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once.
+//! Pauses begin at 10 ms and double up to one second. The methods of [`Session`] and [`LogicalUnit`] give up
+//! after about five seconds of pauses; while a port changes its state, after the time that the unit reports,
+//! or a minute. A [`Disk`] retries for as long as [`Options::patience`] allows (after ABORTED COMMAND and
+//! damaged data: five seconds), over another session if there is one, and [`Disk::spread`] reports meanwhile what
+//! it waits for. [`Options::retry`] changes these numbers. Only commands that may be executed twice without
+//! harm are retried: those that read, and those that write to an address.
 //!
-//! A lost connection ends every request of its session once, with an error that says whether the
-//! command may have been executed; connect again, and repeat what may be repeated. A disk that was
-//! opened by its URL does so by itself. A command that ends its session each time is found out, and
-//! given up after a few times with [`Error::EndsSessions`]. A session of several connections
-//! ([`Options::connections`]) outlives the loss of one: only what had been sent over it ends so, once
-//! the target has given it up.
+//! A lost connection ends every request of its session with an error that says whether the command may have
+//! been executed. To go on, connect again, and repeat what may be repeated; a disk that was opened by its URL
+//! does so by itself. A command that ends its session each time is detected, and fails after a few times with
+//! [`Error::EndsSessions`]. A session of several connections ([`Options::connections`]) survives the loss of
+//! one: only requests that were sent over it end in this way, once the target has given them up.
 #![forbid(unsafe_code)]
 
 pub mod blocking;
@@ -244,7 +269,7 @@ pub mod scsi {
         };
     }
 
-    /// Vital product data: what a unit says of itself, page by page (SPC-4 §7.8).
+    /// Vital product data: what a unit reports about itself, page by page (SPC-4 §7.8).
     pub mod vpd {
         pub use iscsi_pdu::scsi::vpd::{
             Association, BlockDeviceCharacteristics, BlockLimits, CodeSet, Designator,
@@ -254,7 +279,7 @@ pub mod scsi {
     }
 }
 
-/// What is measured of a link, what is planned for it, and what holds it back.
+/// Tuning: what is measured of a link, the plan made for it, and what holds it back.
 pub mod tuning {
     pub use iscsi_tuner::{
         Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
@@ -264,14 +289,14 @@ pub mod tuning {
     };
 }
 
-/// Classes of requests that share a rate: see [`Shaper`].
+/// Rate limits: classes of requests that share a rate; see [`Shaper`].
 pub mod shaping {
     pub use crate::scheduler::{Charge, Granting, Scheduler};
     pub use iscsi_shaper::{Class, ClassError, ClassId, Rate, Statistics, TreeError, Volume};
 }
 
-/// What lets the initiator run over a network of the caller's own, in virtual time: see
-/// [`Initiator::over`]. It may change at any time.
+/// A network that the caller supplies, to run the initiator in virtual time: see [`Initiator::over`]. It
+/// may change at any time.
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {

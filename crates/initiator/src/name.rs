@@ -1,4 +1,4 @@
-//! The name an initiator goes by when nobody has given it one.
+//! The name of an initiator for which the caller has chosen none.
 
 use std::fs;
 
@@ -10,14 +10,16 @@ const AUTHORITY: &str = "iqn.2026-01.org.example.iscsi-initiator";
 /// The longest host part; the whole name stays far below 223 bytes (RFC 7143 §4.2.7.1).
 const MAX_HOST_LEN: usize = 63;
 
-/// A name that is the same on every call on this host and differs from other hosts':
-/// `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host's name and eight digits of
-/// a digest of `/etc/machine-id`.
+/// Returns a name for this host: the same in every call, and different from other hosts' names. It
+/// is `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host's name and eight digits
+/// of a digest of `/etc/machine-id`.
 ///
-/// It is logged at `info`. Give the initiator a name of its own where a target has an access list.
+/// The name is logged at `info`. If the target has an access list, choose a name for the initiator
+/// instead.
 ///
 /// # Errors
 /// None in practice: the name is built to be valid.
+#[doc(alias = "IQN")]
 pub fn default_name() -> Result<IscsiName, NameError> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let name = name_of(&read("/proc/sys/kernel/hostname"), &read("/etc/machine-id"));

@@ -27,8 +27,8 @@ use crate::options::setters::setters;
 use crate::options::socket::SocketOptions;
 use crate::traffic_class::TrafficClass;
 
-/// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
-/// Values beyond their range count as its nearest end.
+/// Options of every session of an [`Initiator`](crate::Initiator), unless the URL says otherwise. A
+/// value outside of its range counts as the nearest end of the range.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,99 +42,128 @@ use crate::traffic_class::TrafficClass;
 ///     .with_max_bytes_in_flight(16 << 20);
 /// options.offer.max_outstanding_r2t = 64;
 /// ```
+#[doc(alias("configuration", "settings"))]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The operational parameters to propose (RFC 7143 §13).
+    /// Operational parameters to propose at login (RFC 7143 §13).
+    #[doc(alias = "negotiation")]
     pub offer: Offer,
     /// Time limits of sessions and commands.
     pub timeouts: Timeouts,
     /// CHAP credentials for URLs that have none.
+    #[doc(alias("password", "authentication"))]
     pub chap: Option<Chap>,
-    /// Whether libiscsi's variables count: for a URL without credentials, see
-    /// [`Url::with_environment`](crate::Url::with_environment), and for sockets, see
-    /// [`SocketOptions::with_environment`].
+    /// Whether libiscsi's environment variables are used: see
+    /// [`Url::with_environment`](crate::Url::with_environment) for a URL without credentials, and
+    /// [`SocketOptions::with_environment`] for sockets.
     pub use_environment: bool,
     /// Which redirections of a login are followed. The URL may say otherwise (`redirects`).
     pub redirects: Redirects,
-    /// The random part of the ISIDs (RFC 7143 §11.12.5). Fixed, the sessions of an initiator have
-    /// the same identity after a restart, which persistent reservations need; but two processes
-    /// with one name and one value end each other's sessions. `None` draws it.
+    /// The random part of the ISIDs (RFC 7143 §11.12.5). `None` draws it. With a fixed value, the
+    /// sessions of an initiator keep their identity after a restart, which persistent reservations
+    /// need. But two processes with one name and one value end each other's sessions.
     pub isid: Option<[u8; 3]>,
-    /// Signs of life, and the interface to use.
+    /// Keepalive of the connections, and the network interface to use.
     pub socket: SocketOptions,
-    /// What the tuner shall do with the socket, and the declared rate of the link.
+    /// Permissions of the tuner for sockets, and the declared rate of the link.
     pub tuning: Tuning,
-    /// How many connections a session shall have, 1 to 16; `MaxConnections` is proposed accordingly
-    /// (MC/S, RFC 7143 §4.2.2, §13.2). With fewer the session goes on, and
-    /// [`Session::connections`](crate::Session::connections) says why.
+    /// Number of connections to open in a session, 1 to 16; `MaxConnections` is proposed
+    /// accordingly (MC/S, RFC 7143 §4.2.2, §13.2). A session with fewer continues, and
+    /// [`Session::connections`](crate::Session::connections) reports why.
+    #[doc(alias = "MC/S")]
     pub connections: u16,
-    /// How long a TCP connection may take to come about, over all addresses of the portal, up to 1
-    /// day. The time limit of the login counts as well.
+    /// Time limit to make a TCP connection, over all addresses of the portal, up to 1 day. The time
+    /// limit of the login applies as well.
+    #[doc(alias = "timeout")]
     pub connect_timeout: Duration,
-    /// How many sessions a [`Disk`](crate::Disk) that is opened by its URL
-    /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
+    /// Number of sessions of a [`Disk`](crate::Disk) that is opened by its URL
+    /// ([`Initiator::disk`](crate::Initiator::disk)).
+    #[doc(alias("multipath", "paths"))]
     pub sessions: Sessions,
-    /// How long a [`Disk`](crate::Disk) puts up with what may pass by itself: with a unit that does
-    /// not take a request now, and with a lost session that cannot be opened anew yet, also because the target
-    /// refuses the login: a target that restarts listens before its access list and its units are back. Opening the
-    /// disk is for [`open_patience`](Self::open_patience). The URL may say otherwise (`patience`).
-    /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
-    /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
-    pub patience: Duration,
-    /// How long [`Initiator::disk`](crate::Initiator::disk), [`Initiator::connect`](crate::Initiator::connect) and
-    /// [`Initiator::discover`](crate::Initiator::discover) try again where the target may come yet: nothing listens,
-    /// its name is not known, it refuses the login for now, or the unit is not there or not ready. What waiting does not
-    /// change fails immediately; a password that is refused is tried seven times at most. The URL may say otherwise
-    /// (`open_patience`). Zero tries once.
-    pub open_patience: Duration,
-    /// How often the unit of an idle [`Disk`](crate::Disk) is asked whether it has something to report, 1 second to 1 day.
-    /// A unit reports that it has another size, was reset, or has lost a registration at the next command only (SAM-5 §5.14), so
-    /// [`Disk::changes`](crate::Disk::changes) and [`Disk::capacity`](crate::Disk::capacity) of a disk that nobody uses learn nothing without
-    /// it. The question is one TEST UNIT READY over one session. It is sent when no command was sent to the unit for one to two
-    /// intervals, and counts as no request. The URL may say otherwise (`poll`). `None`, the default, and zero ask never. A disk from
-    /// [`Session::disk`](crate::Session::disk) asks never.
-    pub poll: Option<Duration>,
-    /// How a command is sent again that its unit does not take now.
-    pub retry: RetryOptions,
-    /// How a lost session of a [`Disk`](crate::Disk) is opened anew.
-    pub reopening: ReopeningOptions,
-    /// When a request is sent over a second session as well.
-    pub lateness: LatenessOptions,
-    /// How long each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next is tried
-    /// as well, up to 1 day (RFC 8305 §5), for each of its sessions, also for one that was lost; with zero
-    /// all are tried at once.
-    pub portal_head_start: Duration,
-    /// How many commands a session, or a disk with all its sessions, may have under way, 1 to 2000;
-    /// more wait for their turn. Task management and pings do not count.
-    pub max_requests: usize,
-    /// How many bytes the buffers of these requests may have in sum; more wait for their turn. One request
-    /// that exceeds the limit runs alone.
-    pub max_bytes_in_flight: usize,
-    /// The most bytes a [`Disk`](crate::Disk) moves in one command, at least one block; longer
-    /// requests are split. The unit's own limit (VPD page B0) counts as well.
-    pub max_transfer: usize,
-    /// The class, most often of a [`Shaper`](crate::Shaper), that rules what a [`Disk`](crate::Disk) reads and
-    /// writes, over all its sessions; `None` leaves it to the link. Requests are split so that each takes
-    /// no more than 50 ms of the class's ceil, but not below 4 KiB, and connections send a little faster than the
-    /// ceil at most (`SO_MAX_PACING_RATE`). What is asked of a session or a unit directly
-    /// is not ruled.
-    pub class: Option<TrafficClass>,
-    /// The key by which each session of a [`Disk`](crate::Disk) is registered with the unit before anything
-    /// is written over it (persistent reservations, SPC-4 §5.13), [`NONE`](ReservationKey::NONE) for none. The URL
-    /// may say otherwise. Where another host ends the registration, to fence this one off, all requests of the disk end
-    /// with [`Error::Preempted`](crate::Error::Preempted), and no session is registered again: whoever wants that
-    /// opens the disk anew. A disk that is logged out, or whose last handle is dropped, ends those of the sessions that it
-    /// has then; one of a session that is lost stays with the unit.
+    /// Time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves: a unit that cannot take
+    /// a request now, or a lost session that cannot be reconnected yet. A login that the target
+    /// refuses counts as such, because a target that restarts listens before its access list and
+    /// its units are back. While it waits, requests are held, and
+    /// [`Disk::spread`](crate::Disk::spread) reports the reason.
     ///
-    /// Registrations outlast a loss of power where the unit can do that. Where it cannot, a unit that has lost its power
-    /// is one that has lost the key. What is to be fenced off by itself, a host or a process, needs a key of its own.
+    /// With less than the target's Time2Wait, lost sessions are not reconnected; zero waits for
+    /// nothing. The URL may say otherwise (`patience`). For opening a disk, see
+    /// [`open_patience`](Self::open_patience).
+    #[doc(alias("reconnect", "retry", "timeout", "no_path_retry", "replacement_timeout"))]
+    pub patience: Duration,
+    /// Time limit within which [`Initiator::disk`](crate::Initiator::disk),
+    /// [`Initiator::connect`](crate::Initiator::connect) and
+    /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still appear:
+    /// nothing listens, its name is not known, it refuses the login for now, or the unit is not
+    /// there or not ready. An error that waiting does not change is returned immediately; a
+    /// password that is refused is tried seven times at most. Zero tries once. The URL may say
+    /// otherwise (`open_patience`).
+    #[doc(alias("retry", "timeout", "wait"))]
+    pub open_patience: Duration,
+    /// Interval at which an idle [`Disk`](crate::Disk) asks its unit for changes, 1 second to 1 day.
+    /// `None`, the default, and zero mean never. The URL may say otherwise (`poll`).
+    ///
+    /// A unit reports only at the next command that it has another size, was reset, or has lost a
+    /// registration (SAM-5 §5.14). So without this, [`Disk::changes`](crate::Disk::changes) and
+    /// [`Disk::capacity`](crate::Disk::capacity) of an idle disk show nothing new. The disk sends
+    /// one TEST UNIT READY over one session when it has sent no command for one to two intervals.
+    /// It does not count as a request. A disk from [`Session::disk`](crate::Session::disk) never
+    /// asks.
+    #[doc(alias("keepalive", "path checker"))]
+    pub poll: Option<Duration>,
+    /// Retry of commands that the unit cannot take now: pauses and number of attempts.
+    pub retry: RetryOptions,
+    /// Reconnect of the lost sessions of a [`Disk`](crate::Disk): pauses and number of attempts.
+    #[doc(alias = "reconnect")]
+    pub reopening: ReopeningOptions,
+    /// Conditions under which a request is sent over a second session as well.
+    #[doc(alias("hedging", "failover"))]
+    pub lateness: LatenessOptions,
+    /// Time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one
+    /// is tried as well, up to 1 day (RFC 8305 §5). It applies to each session, also when one is
+    /// reconnected. With zero all portals are tried concurrently.
+    #[doc(alias = "happy eyeballs")]
+    pub portal_head_start: Duration,
+    /// Number of commands that a session, or a disk with all its sessions, may have in flight, 1 to
+    /// 2000; further ones wait. Task management and pings do not count.
+    #[doc(alias("queue depth", "concurrency"))]
+    pub max_requests: usize,
+    /// Total size of the buffers of these requests, in bytes; further requests wait. One request
+    /// that exceeds the limit runs alone.
+    #[doc(alias = "memory")]
+    pub max_bytes_in_flight: usize,
+    /// The most bytes that a [`Disk`](crate::Disk) moves in one command, at least one block; longer
+    /// requests are split. The limit that the unit reports (VPD page B0) applies as well.
+    pub max_transfer: usize,
+    /// Class that limits the rate at which a [`Disk`](crate::Disk) reads and writes, over all its
+    /// sessions; usually one of a [`Shaper`](crate::Shaper). `None` sets no limit. Each request is
+    /// split so that it takes at most 50 ms at the highest rate of the class, but not below 4 KiB,
+    /// and connections send at most a little faster than that rate (`SO_MAX_PACING_RATE`). Requests
+    /// made directly to a session or a logical unit are not limited.
+    #[doc(alias("rate limit", "throttle", "bandwidth"))]
+    pub class: Option<TrafficClass>,
+    /// Key that registers each session of a [`Disk`](crate::Disk) with the unit before anything is
+    /// written over it (persistent reservations, SPC-4 §5.13); [`NONE`](ReservationKey::NONE)
+    /// registers none. The URL may say otherwise (`reservation_key`).
+    ///
+    /// If another host ends the registration, to fence this host off, all requests of the disk fail
+    /// with [`Error::Preempted`](crate::Error::Preempted), and no session is registered again: to
+    /// go on, open the disk again. A disk that is logged out, or whose last handle is dropped, ends
+    /// the registrations of the sessions that it has then. The registration of a lost session stays
+    /// with the unit.
+    ///
+    /// Registrations survive a power failure of the unit if the unit supports that; otherwise it
+    /// has then lost the key. Each host or process that must be fenced off separately needs a
+    /// different key.
+    #[doc(alias = "fencing")]
     pub reservation_key: ReservationKey,
 }
 
 impl Default for Options {
-    /// For long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB, in pieces of 1 MiB,
-    /// five minutes of patience, and none for a target that is not there at the beginning.
+    /// Suits long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB in
+    /// flight, commands of up to 1 MiB, a patience of five minutes, and no wait for a target that
+    /// is not there when a disk is opened.
     fn default() -> Self {
         Self {
             offer: Offer::default(),
@@ -193,7 +222,7 @@ impl Options {
 
     /// More crowd out others on the link.
     const MAX_CONNECTIONS: u16 = 16;
-    /// Task management, pings and text exchanges that a session takes at once; more wait for their turn.
+    /// Number of concurrent task management functions, pings and text exchanges of a session; further ones wait.
     pub(crate) const MAX_SESSION_REQUESTS: usize = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
     const MAX_REQUESTS: usize = 2000;

@@ -8,23 +8,26 @@ use iscsi_shaper::Rate;
 /// The future of [`Scheduler::grant`].
 pub type Granting<'a> = Pin<Box<dyn Future<Output = Charge> + Send + 'a>>;
 
-/// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent: the tree of a
-/// [`Shaper`](crate::Shaper), or whatever else knows, as a process that keeps the tree for several.
+/// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent. A
+/// [`Shaper`](crate::Shaper) implements it for its classes. Implement it to ask another process, which
+/// limits the rate of several processes together.
 ///
-/// That process asks its own tree by [`TrafficClass::pass`](crate::TrafficClass::pass), and tells the
-/// result.
+/// That process calls [`TrafficClass::pass`](crate::TrafficClass::pass) for its classes, and returns
+/// the result.
+#[doc(alias = "rate limit")]
 pub trait Scheduler: fmt::Debug + Send + Sync {
-    /// Waits until a request of so many bytes may be sent. Requests should be granted in the order in which
-    /// these futures are first polled. A future that is dropped gives its request up, whether it was
+    /// Waits until a request of `bytes` bytes may be sent. Grant requests in the order in which
+    /// these futures are first polled. Dropping the future withdraws the request, whether it was
     /// granted meanwhile or not.
     fn grant(&self, bytes: u64) -> Granting<'_>;
 
-    /// The most that may pass at this time. Requests are split by it, and as many of them wait as it lets
-    /// pass in a second.
+    /// Returns the highest rate at this time. A disk splits its requests by this rate, and keeps as
+    /// many of them waiting as may pass in one second.
     fn ceil(&self) -> Rate;
 }
 
-/// What a request was charged with. Dropped before it is [sent](Self::sent), it counts for nothing.
+/// The bytes that a request was charged with. A charge that is dropped before it is
+/// [sent](Self::sent) counts for nothing.
 pub struct Charge {
     bytes: u64,
     is_sent: bool,
@@ -32,26 +35,27 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A charge of so many bytes. `settle` is called once, when it is over, with the bytes that the request
-    /// has moved: 0 if it was not sent, fewer than these or more after [`settle`](Self::settle).
+    /// Makes a charge of `bytes` bytes. `settle` is called once, at the end, with the number of
+    /// bytes that the request has moved: 0 if it was not sent, and fewer or more than `bytes` after
+    /// [`settle`](Self::settle).
     #[must_use]
     pub fn new(bytes: u64, settle: impl FnOnce(u64) + Send + 'static) -> Self {
         Self { bytes, is_sent: false, settle: Some(Box::new(settle)) }
     }
 
-    /// What the request was charged with, bytes.
+    /// Returns what the request was charged with, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The request is sent: dropped from now on, the charge counts for all of it.
+    /// Marks the request as sent: from now on, dropping the charge counts all of it.
     pub fn sent(mut self) -> Self {
         self.is_sent = true;
         self
     }
 
-    /// The request has moved so many bytes.
+    /// Settles the charge: the request has moved `moved` bytes.
     pub fn settle(mut self, moved: u64) {
         self.end(moved);
     }

@@ -46,9 +46,10 @@ use crate::url::Url;
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
 ///
-/// When the last handle is dropped, and with it the last [`LogicalUnit`](crate::LogicalUnit),
-/// [`Disk`](crate::Disk) and request, the session logs out in the background.
-/// [`logout`](Self::logout) does it at once and tells how it went.
+/// The session logs out in the background when the last handle is dropped, and with it the last
+/// [`LogicalUnit`](crate::LogicalUnit), [`Disk`](crate::Disk) and request. [`logout`](Self::logout)
+/// logs out immediately and reports the result. A session that is lost is not reconnected; a disk
+/// from [`Initiator::disk`](crate::Initiator::disk) reconnects its sessions.
 ///
 /// ```
 /// use iscsi_initiator::scsi::Lun;
@@ -72,6 +73,7 @@ use crate::url::Url;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("nexus", "connection"))]
 #[derive(Clone, Debug)]
 pub struct Session {
     driver: DriverHandle,
@@ -171,10 +173,10 @@ impl Session {
         self.shared.unit_registry.of(profile, self.target(), lun)
     }
 
-    /// The addresses of the session's own target, by its own account (RFC 7143 appendix C).
+    /// Asks the target for its own addresses (SendTargets, RFC 7143 appendix C).
     ///
     /// # Errors
-    /// When the target refuses, answers nonsense, or the session ends.
+    /// When the target refuses, its answer is malformed, or the session ends.
     pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
         Ok(decode_send_targets(&self.send_targets_text().await?)?)
     }
@@ -184,11 +186,12 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).sent().await
     }
 
-    /// Sends a NOP-Out and measures the time to its answer (RFC 7143 §11.18): the round trip,
-    /// and what lies before it in the send buffer.
+    /// Sends a NOP-Out and returns the time to its answer (RFC 7143 §11.18): the round-trip time,
+    /// plus the time behind what is in the send buffer.
     ///
     /// # Errors
-    /// When the session ends or the answer does not come in time.
+    /// When the session ends, or the answer does not come within the time limit.
+    #[doc(alias("NOP-Out", "RTT"))]
     pub async fn ping(&self) -> Result<Duration, Error> {
         self.ping_with(Bytes::new()).await
     }
@@ -200,12 +203,13 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, request).sent().await
     }
 
-    /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5): resets
-    /// and the like. Single tasks are aborted by dropping their futures. It waits for no request, since
-    /// it may be what frees those that are stuck.
+    /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5), such as a
+    /// reset. To abort a single task, drop its future. The function does not wait behind requests,
+    /// since it may be what frees requests that are stuck.
     ///
     /// # Errors
     /// When the session ends first. A refusal is a [`FunctionResponse`].
+    #[doc(alias("reset", "abort"))]
     pub async fn manage(
         &self,
         function: TaskFunction,
@@ -216,27 +220,29 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, request).sent().await
     }
 
-    /// What was agreed with the target at login.
+    /// Returns the parameters that were negotiated at login.
     pub fn negotiated(&self) -> Negotiated {
         self.shared.terms.get().map(|terms| terms.negotiated.clone()).unwrap_or_default()
     }
 
-    /// The portal of the session: not that of the URL if the login was redirected.
+    /// Returns the portal of the session. After a redirection it differs from the portal in the
+    /// URL.
     pub fn portal(&self) -> Option<&TargetAddress> {
         self.shared.terms.get().map(|terms| &terms.portal)
     }
 
-    /// The target's name; `None` in discovery.
+    /// Returns the target's name; `None` in a discovery session.
     pub fn target(&self) -> Option<&IscsiName> {
         self.shared.target.as_ref()
     }
 
-    /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
+    /// Returns the initiator's part of the session identifier (RFC 7143 §11.12.5).
     pub fn isid(&self) -> Isid {
         self.key().isid
     }
 
-    /// What tells the session apart from the others of its initiator, also when it is opened anew.
+    /// Returns a key that identifies the session among all sessions of its initiator, before and
+    /// after a reconnect.
     pub fn key(&self) -> SessionKey {
         self.shared.key.key
     }
@@ -246,25 +252,28 @@ impl Session {
         &self.shared.span
     }
 
-    /// What the target announces, from now on until the session ends.
+    /// Subscribes to later announcements of the target, until the session ends.
+    #[doc(alias("async message", "events"))]
     pub fn notices(&self) -> Notices {
         self.shared.notices.subscribe()
     }
 
-    /// Counters since the session began. Not to be asked for from within a subscriber of `tracing`, a
-    /// [`BufferPool`](crate::device::BufferPool), or the drop of a buffer: the session may be waiting for it.
+    /// Returns the counters of the session since its login. Do not call it from a subscriber of
+    /// `tracing`, a [`BufferPool`](crate::device::BufferPool), or the drop of a buffer: the session
+    /// may be waiting for these, which would be a deadlock.
     pub fn stats(&self) -> Stats {
         self.driver.stats()
     }
 
-    /// How many connections the session has (RFC 7143 §4.2.2), and why they are fewer than
-    /// [`Options::connections`]. All but the first join while requests already flow.
+    /// Returns how many connections the session has (RFC 7143 §4.2.2), and why they are fewer than
+    /// [`Options::connections`]. All but the first one join while requests are already in flight.
+    #[doc(alias = "MC/S")]
     pub fn connections(&self) -> Connections {
         self.shared.with_connections(|connections| connections.clone())
     }
 
-    /// What the tuner has decided about the leading connection and the transfers on it, and why;
-    /// `None` before the end of the login. It may change while the session runs.
+    /// Returns the tuner's plan for the leading connection and its transfers, with reasons; `None`
+    /// before the end of the login. The plan may change while the session runs.
     pub fn plan(&self) -> Option<Plan> {
         self.of_plan(Plan::clone)
     }
@@ -288,8 +297,8 @@ impl Session {
         Some(basis.plan.terms.window.map_or(depth, |window| depth.min(window.max(1))))
     }
 
-    /// What the leading connection does now: two readings tell what held it back between them. It
-    /// is the first of [`readings`](Self::readings).
+    /// Measures the leading connection: the first one of [`readings`](Self::readings). Compare two
+    /// readings to learn what held the connection back between them.
     ///
     /// # Errors
     /// When the session has no connection.
@@ -298,8 +307,8 @@ impl Session {
         reading.ok_or_else(|| self.shared.reason_of_end())
     }
 
-    /// What each connection does now, the leading one first: their bytes add up to what the
-    /// connections that are still there have moved.
+    /// Measures each connection, the leading one first. The sum of their bytes is what the
+    /// connections that are still open have moved.
     ///
     /// # Errors
     /// When the session has ended.
@@ -310,16 +319,17 @@ impl Session {
         readings.await.map_err(|_| self.shared.reason_of_end())
     }
 
-    /// Whether the session takes requests.
+    /// Returns whether the session accepts requests.
     pub fn is_open(&self) -> bool {
         matches!(self.shared.phase.get(), SessionPhase::LoggedIn)
     }
 
-    /// Ends the session in order (RFC 7143 §11.14): no request is taken any more, those under way
-    /// are finished, then the session is logged out.
+    /// Ends the session in order (RFC 7143 §11.14): refuses new requests, waits for those in
+    /// flight, then logs out.
     ///
     /// # Errors
-    /// Why the session ended, if not by this logout.
+    /// The reason why the session ended, if not by this logout.
+    #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
         // One that is gone has told its end, or is about to.
         self.driver.tell(Message::Logout);
@@ -329,17 +339,17 @@ impl Session {
     /// Waits until the session has ended.
     ///
     /// # Errors
-    /// Why it ended, if not by a logout.
+    /// The reason why it ended, if not by a logout.
     pub async fn closed(&self) -> Result<(), Error> {
         self.shared.ended().await
     }
 
-    /// How long a write of a disk had better be, bytes.
+    /// The length that suits a write of a disk, in bytes.
     pub(crate) fn longest_write(&self) -> u64 {
         self.shared.longest_write.load(Ordering::Relaxed)
     }
 
-    /// How long a read of a disk had better be, bytes.
+    /// The length that suits a read of a disk, in bytes.
     pub(crate) fn longest_read(&self) -> u64 {
         self.shared.longest_read.load(Ordering::Relaxed)
     }
@@ -355,7 +365,8 @@ impl Session {
         self.driver.tell(Message::SlowTarget(bytes));
     }
 
-    /// How many commands were sent again, because of an end that passes by itself.
+    /// Returns the number of commands that were retried.
+    #[doc(alias = "retry")]
     pub fn retries(&self) -> u64 {
         self.shared.retries.load(Ordering::Relaxed)
     }
@@ -403,7 +414,7 @@ impl Session {
         self.shared.unsettled.settle();
     }
 
-    /// How long after its end it may be opened anew, at the soonest (RFC 7143 §7.4).
+    /// The shortest time from the end of the session to a reconnect (RFC 7143 §7.4).
     pub(crate) fn time2wait(&self) -> Duration {
         let agreed = || {
             let terms = self.shared.terms.get()?;
@@ -418,7 +429,7 @@ impl Session {
         self.shared.moved_to()
     }
 
-    /// What people are told of a redirection to another host, if the login has followed one.
+    /// The report of a redirection to another host, if the login has followed one.
     pub(crate) fn redirection_note(&self) -> Option<String> {
         self.shared.redirection_note()
     }
@@ -443,12 +454,12 @@ impl Session {
         self.shared.max_transfer
     }
 
-    /// How many requests with buffers of `bytes` the options allow at once.
+    /// Number of concurrent requests with buffers of `bytes` bytes that the options allow.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
         self.shared.budget.max_of(bytes)
     }
 
-    /// What the session may have under way, maybe together with others.
+    /// What the session may have in flight, maybe together with others.
     pub(crate) fn budget(&self) -> &Budget {
         &self.shared.budget
     }

@@ -16,10 +16,11 @@ use crate::traffic_class::TrafficClass;
 /// not be polled for long.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Classes of requests that share what there is: hierarchical token buckets. Clones are the same.
+/// Limits the rate of disks by classes that share a link: hierarchical token buckets. Clones are
+/// the same shaper.
 ///
-/// Disks get a class of it by [`Options::class`](crate::Options::class). Classes are added, changed and
-/// removed while disks use them, and each change counts at once.
+/// A disk gets its class by [`Options::class`](crate::Options::class). Classes may be added,
+/// changed and removed while disks use them; each change applies immediately.
 ///
 /// ```
 /// use iscsi_initiator::shaping::{Class, Rate};
@@ -37,6 +38,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("rate limit", "throttle", "bandwidth", "QoS"))]
 #[derive(Clone, Debug)]
 pub struct Shaper(Arc<Mutex<State>>);
 
@@ -72,7 +74,7 @@ struct Waiting {
 }
 
 impl Shaper {
-    /// Classes that share what the root has. There is a default class below it, which borrows what all
+    /// Makes a shaper with this root class. Below it is a default class, which borrows what all
     /// others leave.
     ///
     /// # Errors
@@ -83,21 +85,21 @@ impl Shaper {
         Ok(Self(Arc::new(Mutex::new(state))))
     }
 
-    /// The class at the top.
+    /// Returns the root class.
     #[must_use]
     pub fn root(&self) -> ClassId {
         self.lock().tree.root()
     }
 
-    /// The class of requests that have none.
+    /// Returns the class of requests that have none.
     #[must_use]
     pub fn default_class(&self) -> ClassId {
         self.lock().tree.default_class()
     }
 
-    /// The class as [`Options::class`](crate::Options::class) takes it. Each handle is
-    /// [paused](TrafficClass::pause) and [closed](TrafficClass::close) by itself. If the class is removed,
-    /// its requests go on in the default class.
+    /// Returns a handle to a class for [`Options::class`](crate::Options::class). Each handle is
+    /// [paused](TrafficClass::pause) and [closed](TrafficClass::close) separately. If the class is
+    /// removed, its requests continue in the default class.
     #[must_use]
     pub fn traffic_class(&self, id: ClassId) -> TrafficClass {
         TrafficClass::new(Arc::new(TreeClass { shaper: self.clone(), id }))
@@ -106,40 +108,43 @@ impl Shaper {
     /// Adds a class below another.
     ///
     /// # Errors
-    /// As [`Tree::add`].
+    /// [`TreeError::Class`], [`TreeError::Unknown`], [`TreeError::Overcommitted`],
+    /// [`TreeError::TooDeep`], and [`TreeError::HoldsRequests`] if requests wait in the parent, or the
+    /// parent is the default class.
     pub fn add(&self, parent: ClassId, class: Class) -> Result<ClassId, TreeError> {
         self.change_tree(|tree, now| tree.add(parent, class, now))
     }
 
-    /// Gives a class other settings, from now on, also for what waits in it.
+    /// Changes the settings of a class. They apply immediately, also to requests that wait.
     ///
     /// # Errors
-    /// As [`Tree::change`].
+    /// [`TreeError::Class`], [`TreeError::Unknown`], and [`TreeError::Overcommitted`] if its rate is
+    /// less than those of its children together, or too much for its parent.
     pub fn change(&self, id: ClassId, class: Class) -> Result<(), TreeError> {
         self.change_tree(|tree, now| tree.change(id, class, now))
     }
 
-    /// Removes a class. What waits in it goes on in the default class.
+    /// Removes a class. Requests that wait in it continue in the default class.
     ///
     /// # Errors
-    /// As [`Tree::remove`].
+    /// [`TreeError::Unknown`], [`TreeError::HasChildren`], [`TreeError::Permanent`].
     pub fn remove(&self, id: ClassId) -> Result<(), TreeError> {
         self.change_tree(|tree, now| tree.remove(id, now))
     }
 
-    /// The settings of a class.
+    /// Returns the settings of a class; `None` if it was removed.
     #[must_use]
     pub fn class(&self, id: ClassId) -> Option<Class> {
         self.lock().tree.class(id)
     }
 
-    /// What has passed through a class, and all below it.
+    /// Returns what has passed through a class and all classes below it; `None` if it was removed.
     #[must_use]
     pub fn statistics(&self, id: ClassId) -> Option<Statistics> {
         self.lock().tree.statistics(id)
     }
 
-    /// The most that a class may send: its ceil, or the narrowest above it.
+    /// Returns the highest rate of a class: its own limit or the lowest one above it.
     #[must_use]
     pub fn ceil(&self, id: ClassId) -> Rate {
         self.lock().tree.ceil(id)
@@ -192,7 +197,7 @@ impl TreeClass {
 }
 
 impl State {
-    /// Grants what may be sent now, and has somebody come back when there is more.
+    /// Grants what may be sent now, and arranges to be called again when more may be sent.
     fn drive(&mut self, now: Instant) {
         while let Some(grant) = self.tree.poll_grant(now) {
             if let Some(waiter) = self.waiters.get_mut(&grant.ticket) {

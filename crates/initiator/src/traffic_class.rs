@@ -16,10 +16,11 @@ const PACING_MARGIN: u64 = 20;
 /// A request of 4 KiB, the shortest that one is split into, in [`Class::TIME_SLICE`]; bits a second.
 const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 
-/// A class of requests that share a rate, as [`Options::class`](crate::Options::class) takes it. Clones are the same.
+/// A class of requests that share a rate, for [`Options::class`](crate::Options::class). Clones are
+/// the same class.
 ///
-/// Most are of a [`Shaper`](crate::Shaper) of this process. Where another process keeps the tree, a
-/// [`Scheduler`] of the caller's asks there:
+/// Most classes belong to a [`Shaper`](crate::Shaper) of this process. If another process limits
+/// the rate, implement a [`Scheduler`] that asks it:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -27,7 +28,7 @@ const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 /// use iscsi_initiator::shaping::{Charge, Granting, Rate, Scheduler};
 /// use iscsi_initiator::{Options, TrafficClass};
 ///
-/// /// Whoever keeps the tree.
+/// /// Asks the process that limits the rate.
 /// #[derive(Debug)]
 /// struct Remote;
 ///
@@ -45,6 +46,7 @@ const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 /// let class = TrafficClass::new(Arc::new(Remote));
 /// let options = Options::default().with_class(Some(class.clone()));
 /// ```
+#[doc(alias("rate limit", "throttle", "bandwidth"))]
 #[derive(Clone, Debug)]
 pub struct TrafficClass {
     scheduler: Arc<dyn Scheduler>,
@@ -62,14 +64,14 @@ enum Passage {
 }
 
 impl TrafficClass {
-    /// A class whose requests are let pass by a scheduler.
+    /// Makes a class whose requests this scheduler grants.
     #[must_use]
     pub fn new(scheduler: Arc<dyn Scheduler>) -> Self {
         Self { scheduler, passage: Arc::default(), waits: Arc::default() }
     }
 
-    /// Lets no further request of this handle pass, whatever the rates. Others of the class have what it
-    /// leaves; what was sent goes on to its end.
+    /// Lets no further request of this handle pass, whatever the rates. Other users of the class
+    /// get the rate that it leaves; requests in flight are completed.
     pub fn pause(&self) {
         self.turn(Passage::Paused);
     }
@@ -79,22 +81,24 @@ impl TrafficClass {
         self.turn(Passage::Open);
     }
 
-    /// Lets no request of this handle pass for ever: what waits ends with
-    /// [`Error::ClassClosed`](crate::Error::ClassClosed), and so does what is asked from now on. What was sent goes on to
-    /// its end, and flushes are not ruled.
+    /// Refuses all later requests of this handle, and those that wait, with
+    /// [`Error::ClassClosed`](crate::Error::ClassClosed). This cannot be undone. Requests in flight
+    /// are completed, and flushes still pass.
     pub fn close(&self) {
         self.turn(Passage::Closed);
     }
 
-    /// The most that may pass at this time.
+    /// Returns the highest rate at this time.
     #[must_use]
     pub fn ceil(&self) -> Rate {
         self.scheduler.ceil()
     }
 
-    /// Waits until a request of so many bytes may be sent; `None` if the class is [closed](Self::close).
+    /// Waits until a request of `bytes` bytes may be sent; `None` if the class is
+    /// [closed](Self::close).
     ///
-    /// A [`Disk`](crate::Disk) does so by itself. This is for what else shares the rate.
+    /// A [`Disk`](crate::Disk) calls this by itself. Call it for other traffic that shares the
+    /// rate.
     pub async fn pass(&self, bytes: u64) -> Option<Charge> {
         let _waiting = self.waits.join();
         let mut passage = self.passage.subscribe();

@@ -7,38 +7,38 @@
 //! | part | meaning |
 //! |---|---|
 //! | `USER`, `PASSWORD` | CHAP credentials; see below for what separates them |
-//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` behind the port is dropped |
+//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` behind the port is ignored |
 //! | `PORT` | 3260 unless given |
 //! | `TARGET` | the target's iSCSI name; without it the URL is a portal, for discovery |
 //! | `LUN` | 0 to 16383; without it the URL is a target |
 //!
-//! In the part before the first `@`, the first `:` or the first `%` that does not begin an escape
-//! of two hexadecimal digits ends the user; where there is neither, the first `%` does, as in
-//! libiscsi. Write a `%` in a password as `%25`, and a `?` anywhere as `%3F`; in the value of an option an
-//! `@` is `%40`, and a `&` is `%26`.
+//! The credentials end at the first `@`. In them, the user ends at the first `:` or at the first `%` that
+//! does not begin an escape of two hexadecimal digits, whichever comes first. If there is neither, the user
+//! ends at the first `%`, as in libiscsi. Write a `%` in a password as `%25`, and a `?` anywhere as `%3F`; in
+//! the value of an option, write `@` as `%40` and `&` as `%26`.
 //!
 //! | option | values |
 //! |---|---|
 //! | `auth` | the only CHAP algorithm to offer: `md5`, `sha1`, `sha-256`, `sha3-256` |
 //! | `target_user`, `target_password` | what the target must prove (mutual CHAP) |
-//! | `chap_short_secrets` | `warn`, `refuse`: what comes of a CHAP secret below 96 bits (RFC 7143 §9.2.1) |
+//! | `chap_short_secrets` | `warn`, `refuse`: what to do about a CHAP secret below 96 bits (RFC 7143 §9.2.1) |
 //! | `redirects` | `never`, `same-host`, `any`: which redirections are followed; see [`Redirects`](crate::Redirects) |
 //! | `header_digest`, `data_digest` | `none`, `crc32c`, or a list in order of preference: `none-crc32c`, `crc32c-none` |
 //! | `initial_r2t`, `immediate_data` | `yes`, `no` |
 //! | `first_burst`, `max_burst`, `max_recv_data_segment` | bytes, 512 to 16777215 |
 //! | `max_outstanding_r2t` | 1 to 65535 |
-//! | `timeout` | seconds a command may take; 0 for ever |
-//! | `login_timeout` | seconds that connect and login together may take, from 1 on |
-//! | `patience` | seconds that a disk puts up with what may pass; see [`Options::patience`](crate::Options::patience) |
-//! | `open_patience` | seconds that a target is waited for that is not there yet; see [`Options::open_patience`](crate::Options::open_patience) |
-//! | `poll` | seconds after which the unit of an idle disk is asked for changes, 0 for never; see [`Options::poll`](crate::Options::poll) |
+//! | `timeout` | time limit of a command, in seconds; 0 for none |
+//! | `login_timeout` | time limit of connect and login together, in seconds, from 1 on |
+//! | `patience` | how long a disk waits for what may pass by itself, in seconds; see [`Options::patience`](crate::Options::patience) |
+//! | `open_patience` | how long to retry while a target is not there yet, in seconds; see [`Options::open_patience`](crate::Options::open_patience) |
+//! | `poll` | interval at which an idle disk asks its unit for changes, in seconds, 0 for never; see [`Options::poll`](crate::Options::poll) |
 //! | `force_usn` | the unit serial number that the unit must have |
-//! | `reservation_key` | `0x1a2b`: the key by which a disk is registered; see [`Options::reservation_key`](crate::Options::reservation_key) |
-//! | `portal` | one more way to the same unit, `HOST[:PORT]`; may be given several times |
-//! | `portals` | `auto`: every portal that the target names for itself is a way to the unit |
+//! | `reservation_key` | `0x1a2b`: the key that registers a disk with its unit; see [`Options::reservation_key`](crate::Options::reservation_key) |
+//! | `portal` | one more portal of the same unit, `HOST[:PORT]`; may be given several times |
+//! | `portals` | `auto`: use every portal that the target reports for itself |
 //!
-//! An unknown option is an error: one that is mistyped must not leave a session without the digest
-//! or the authentication that was meant.
+//! An unknown option is an error, because a mistyped one must not leave a session without the digest or
+//! the authentication that the user wanted.
 
 mod error;
 mod option;
@@ -65,27 +65,28 @@ pub use parameters::Parameters;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Url {
-    /// The portal to connect to.
+    /// Portal to connect to.
     pub portal: TargetAddress,
-    /// The target; `None` in a URL for discovery.
+    /// Name of the target; `None` in a URL for discovery.
     pub target: Option<IscsiName>,
-    /// The logical unit, if the URL names one.
+    /// Number of the logical unit, if the URL names one.
     pub lun: Option<Lun>,
-    /// CHAP_N of the initiator.
+    /// User of the initiator (CHAP_N).
     pub user: Option<String>,
-    /// The initiator's CHAP secret.
+    /// CHAP secret of the initiator.
     pub password: Option<Secret>,
-    /// CHAP_N that the target must answer with.
+    /// User that the target must answer with (CHAP_N, mutual CHAP).
     pub target_user: Option<String>,
-    /// The target's CHAP secret.
+    /// CHAP secret of the target.
     pub target_password: Option<Secret>,
-    /// The unit serial number to insist on (`force_usn`).
+    /// Serial number that the unit must have (`force_usn`).
     pub serial_number: Option<String>,
-    /// Further portals that lead to the same unit, for the further sessions of a disk.
+    /// Further portals that lead to the same unit, for further sessions of a disk.
+    #[doc(alias = "multipath")]
     pub portals: Vec<TargetAddress>,
-    /// Whether the target is asked for further ones (`portals=auto`).
+    /// Whether the target is asked for its further portals (`portals=auto`).
     pub all_portals: bool,
-    /// The session parameters that the URL sets.
+    /// Session parameters that the URL sets.
     pub parameters: Parameters,
 }
 
@@ -93,7 +94,7 @@ pub struct Url {
 const SCHEME: &str = "iscsi://";
 
 impl Url {
-    /// Reads a URL. The environment is not looked at.
+    /// Parses a URL. It does not read the environment.
     ///
     /// # Errors
     /// [`UrlError`] names the part that is wrong.
@@ -132,8 +133,9 @@ impl Url {
         })
     }
 
-    /// The text of a URL without its passwords, to be shown or kept: `%25` and the like stay as they are written. Of one
-    /// that is none because an `@` stands behind its first `?`, the scheme is all that is kept.
+    /// Returns the text of a URL without its passwords, so that it can be shown or stored. Escapes
+    /// such as `%25` stay as they are written. If an `@` after the first `?` makes the text no
+    /// valid URL, only the scheme is returned.
     ///
     /// ```
     /// # use iscsi_initiator::Url;
@@ -144,7 +146,7 @@ impl Url {
     pub fn without_passwords(text: &str) -> String {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
         if options.contains('@') {
-            // Where the passwords end, nobody knows.
+            // It is not known where the passwords end.
             return format!("{SCHEME}...");
         }
         let mut kept = match address.split_once('@') {
@@ -170,13 +172,14 @@ impl Url {
         kept
     }
 
-    /// Fills in credentials that the URL lacks from libiscsi's variables:
-    /// `LIBISCSI_CHAP_USERNAME`, `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
-    /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set. A password may be any bytes. What is then still
-    /// half of the credentials, [`chap`](Self::chap) refuses.
+    /// Fills in credentials that the URL lacks from libiscsi's variables: `LIBISCSI_CHAP_USERNAME`,
+    /// `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
+    /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set. A password may be any bytes.
+    /// If a part of the credentials is still missing, [`chap`](Self::chap) refuses them.
     ///
     /// # Errors
-    /// [`UrlError::Variable`] when a user name that counts is not UTF-8: it must not count as not set.
+    /// [`UrlError::Variable`] when a user name that is needed is not UTF-8: it must not count as
+    /// not set.
     pub fn with_environment(
         mut self,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -194,17 +197,17 @@ impl Url {
         if self.target_user.is_none() {
             self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
         }
-        // Also where no user is known: a password that nobody uses is a login without authentication that was not meant.
+        // Also where no user is known: a password that is not used is a login without the authentication that was wanted.
         self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
         self.target_password =
             self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));
         Ok(self)
     }
 
-    /// The CHAP credentials of the URL; `None` if it has none.
+    /// Returns the CHAP credentials of the URL; `None` if it has none.
     ///
     /// # Errors
-    /// When a part of them is missing: half of the credentials must not become none at all.
+    /// When a part of them is missing, because incomplete credentials must not count as none.
     pub fn chap(&self) -> Result<Option<Chap>, UrlError> {
         let Some(user) = &self.user else {
             let has_target = self.target_user.is_some() || self.target_password.is_some();
@@ -327,7 +330,7 @@ impl From<&Self> for Url {
 }
 
 impl fmt::Display for Url {
-    /// The portal, the target and the unit; neither credentials nor options.
+    /// Writes the portal, the target and the unit, without credentials and options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", portal_name(&self.portal))?;
         if let Some(target) = &self.target {

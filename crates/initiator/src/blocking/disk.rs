@@ -16,14 +16,15 @@ use crate::state::profile::Profile;
 /// The last handle waits so long for the logout.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
-/// A disk whose calls wait: [`crate::Disk`] for programs without async. Clones are the same disk.
+/// A [`crate::Disk`] whose methods block the calling thread. Clones are the same disk.
 ///
-/// When the last handle and the last [`DiskStream`](super::DiskStream) are dropped, the disk is logged
-/// out; the drop waits for that, two seconds at most. Every call that waits gives
-/// [`Error::InsideRuntime`] in an async task.
+/// The disk logs out when its last handle and its last [`DiskStream`](super::DiskStream) are
+/// dropped. That drop waits for the logout, for at most two seconds. In an async task, every method
+/// that blocks returns [`Error::InsideRuntime`].
+#[doc(alias("LUN", "block device"))]
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Each clone is a handle of its own, which is told of each loss.
+    /// Each clone is a separate handle, which reports each loss once.
     handle: crate::Disk,
     all: Arc<All>,
 }
@@ -40,49 +41,51 @@ impl Disk {
         Self { handle: disk.clone(), all: Arc::new(All { disk, runtime }) }
     }
 
-    /// The async disk, for [`Initiator::block_on`](crate::blocking::Initiator::block_on), and for what
-    /// it tells without waiting.
+    /// Returns the async disk: for [`Initiator::block_on`](crate::blocking::Initiator::block_on),
+    /// and for its methods that do not wait.
     pub fn get_ref(&self) -> &crate::Disk {
         &self.handle
     }
 
-    /// What the unit says of itself.
+    /// Returns what the unit reports about itself: identity, capacity and limits.
     pub fn profile(&self) -> &Profile {
         self.get_ref().profile()
     }
 
-    /// The capacity, bytes.
+    /// Returns the capacity of the unit now, in bytes.
     pub fn capacity(&self) -> u64 {
         self.get_ref().capacity()
     }
 
-    /// The length of a logical block, bytes: what is aligned to it is read and written directly.
+    /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no
+    /// extra read.
     pub fn block_size(&self) -> u32 {
         self.get_ref().block_size()
     }
 
-    /// Whether the unit refuses writes.
+    /// Returns whether the unit refuses writes.
     pub fn is_write_protected(&self) -> bool {
         self.get_ref().is_write_protected()
     }
 
-    /// Over how many sessions the disk is spread, and why.
+    /// Returns how many sessions the disk has, and why, as [`crate::Disk::spread`].
     pub fn spread(&self) -> Spread {
         self.get_ref().spread()
     }
 
-    /// How many commands were sent again, over all its sessions, those that are gone too.
+    /// Returns the number of commands that were retried, over all sessions of the disk, closed ones
+    /// included.
     pub fn retries(&self) -> u64 {
         self.get_ref().retries()
     }
 
-    /// What was counted since the disk was opened, as [`crate::Disk::stats`].
+    /// Returns the statistics of the disk since it was opened, as [`crate::Disk::stats`].
     pub fn stats(&self) -> DiskStats {
         self.get_ref().stats()
     }
 
-    /// Fills the buffer with what begins at `offset`. The bytes are copied into it once they are all
-    /// there; when the read fails, it stays as it was.
+    /// Fills `buffer` with the bytes from `offset` on. They are copied into it when all have
+    /// arrived. A read that fails leaves the buffer as it was.
     ///
     /// # Errors
     /// As [`crate::Disk::read_at`].
@@ -92,9 +95,11 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes data from `offset` on. It is copied first: what is on the wire must not change. When
-    /// this returns, the unit has the data, maybe in a cache that a power failure empties: see
-    /// [`flush`](Self::flush).
+    /// Writes `data` from `offset` on. The data is copied first, because bytes in flight must not
+    /// change.
+    ///
+    /// When this returns, the unit has the data, perhaps in a cache that a power failure empties:
+    /// see [`flush`](Self::flush).
     ///
     /// # Errors
     /// As [`crate::Disk::write_at`].
@@ -102,16 +107,17 @@ impl Disk {
         self.block_on(self.get_ref().write_at(offset, Bytes::copy_from_slice(data)))?
     }
 
-    /// Brings all that was written onto the medium: every write of any thread that had ended when this
-    /// was called.
+    /// Flushes the unit's cache: brings every write that had returned before this call, of any
+    /// thread, onto the medium.
     ///
     /// # Errors
     /// As [`crate::Disk::flush`].
+    #[doc(alias("sync", "fsync", "SYNCHRONIZE CACHE"))]
     pub fn flush(&self) -> Result<(), Error> {
         self.block_on(self.get_ref().flush())?
     }
 
-    /// Asks whether the unit is still the one that was opened, as [`crate::Disk::confirm_unit`].
+    /// Checks that the unit is still the one that was opened, as [`crate::Disk::confirm_unit`].
     ///
     /// # Errors
     /// As [`crate::Disk::confirm_unit`].
@@ -123,19 +129,23 @@ impl Disk {
     ///
     /// # Errors
     /// As [`crate::Disk::discard`].
+    #[doc(alias("unmap", "trim"))]
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.block_on(self.get_ref().discard(offset, len))?
     }
 
-    /// Writes zeros, without sending them where the unit can make them.
+    /// Writes zeros to a range, as [`crate::Disk::write_zeroes`]: they are not sent if the unit can
+    /// make them.
     ///
     /// # Errors
     /// As [`crate::Disk::write_zeroes`].
+    #[doc(alias = "WRITE SAME")]
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.block_on(self.get_ref().write_zeroes(offset, len))?
     }
 
-    /// The same, and its blocks stay allocated, or become so.
+    /// Writes zeros to a range and keeps its blocks allocated, as
+    /// [`crate::Disk::write_allocated_zeroes`].
     ///
     /// # Errors
     /// As [`crate::Disk::write_allocated_zeroes`].
@@ -143,15 +153,16 @@ impl Disk {
         self.block_on(self.get_ref().write_allocated_zeroes(offset, len))?
     }
 
-    /// Which parts of a range hold data, as [`crate::Disk::extents`].
+    /// Returns which parts of a range hold data, as [`crate::Disk::extents`].
     ///
     /// # Errors
     /// As [`crate::Disk::extents`].
+    #[doc(alias("GET LBA STATUS", "SEEK_HOLE"))]
     pub fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
         self.block_on(self.get_ref().extents(offset, len))?
     }
 
-    /// The first of them, as [`crate::Disk::first_extent`].
+    /// Returns the first extent of a range, as [`crate::Disk::first_extent`].
     ///
     /// # Errors
     /// As [`crate::Disk::first_extent`].
@@ -159,11 +170,12 @@ impl Disk {
         self.block_on(self.get_ref().first_extent(offset, len))?
     }
 
-    /// Ends all sessions of the disk in order: no request is taken any more, those under way are
-    /// finished.
+    /// Ends all sessions of the disk in order: refuses new requests, waits for those in flight,
+    /// then logs out.
     ///
     /// # Errors
     /// As [`crate::Disk::logout`].
+    #[doc(alias("close", "disconnect"))]
     pub fn logout(&self) -> Result<(), Error> {
         self.block_on(self.get_ref().logout())?
     }

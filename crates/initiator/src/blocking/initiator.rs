@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::url::Url;
 
-/// An iSCSI initiator whose calls wait: [`crate::Initiator`] with a runtime of its own.
+/// A [`crate::Initiator`] whose methods block the calling thread. It owns the runtime that its
+/// disks use.
 #[derive(Clone, Debug)]
 pub struct Initiator {
     initiator: crate::Initiator,
@@ -19,7 +20,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// An initiator of that name with the default [`Options`].
+    /// Makes an initiator with this name and the default [`Options`].
     ///
     /// # Errors
     /// As [`crate::Initiator::new`]; [`Error::RuntimeNotStarted`] when the system has no thread or
@@ -28,7 +29,7 @@ impl Initiator {
         Self::over(crate::Initiator::new(name)?)
     }
 
-    /// An initiator under this host's [default name](crate::default_name).
+    /// Makes an initiator with this host's [default name](crate::default_name).
     ///
     /// # Errors
     /// As [`crate::Initiator::with_default_name`], and [`new`](Self::new).
@@ -36,7 +37,7 @@ impl Initiator {
         Self::over(crate::Initiator::with_default_name(options)?)
     }
 
-    /// An initiator of that name.
+    /// Makes an initiator with this name and these options.
     ///
     /// # Errors
     /// As [`crate::Initiator::with_options`], and [`new`](Self::new).
@@ -48,17 +49,17 @@ impl Initiator {
         Ok(Self { initiator, runtime: Arc::new(Runtime::start()?) })
     }
 
-    /// The initiator's name.
+    /// Returns the initiator's name.
     pub fn name(&self) -> &IscsiName {
         self.initiator.name()
     }
 
-    /// What the initiator asks of its sessions.
+    /// Returns the options that apply to every session of this initiator.
     pub fn options(&self) -> &Options {
         self.initiator.options()
     }
 
-    /// The async initiator, for [`block_on`](Self::block_on).
+    /// Returns the async initiator, for [`block_on`](Self::block_on).
     pub const fn get_ref(&self) -> &crate::Initiator {
         &self.initiator
     }
@@ -76,10 +77,11 @@ impl Initiator {
         Ok(Disk::new(disk, Arc::clone(&self.runtime)))
     }
 
-    /// Asks the portal of a URL for the targets behind it, as [`crate::Initiator::discover`].
+    /// Lists the targets that the portal of a URL offers, as [`crate::Initiator::discover`].
     ///
     /// # Errors
     /// As [`crate::Initiator::discover`]; [`Error::InsideRuntime`] in an async task.
+    #[doc(alias("SendTargets", "discovery", "sendtargets"))]
     pub fn discover<U>(&self, url: U) -> Result<Vec<DiscoveredTarget>, Error>
     where
         U: TryInto<Url>,
@@ -88,8 +90,8 @@ impl Initiator {
         self.runtime.block_on(self.initiator.discover(url))?
     }
 
-    /// Waits for a future, which is polled on this thread within the initiator's runtime: for what has
-    /// no blocking form, and for many requests at once.
+    /// Runs a future to its end on this thread, within the initiator's runtime. It serves what has
+    /// no blocking method, and many concurrent requests from one thread.
     ///
     /// # Errors
     /// [`Error::InsideRuntime`] in an async task.

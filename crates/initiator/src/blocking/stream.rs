@@ -6,13 +6,15 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use crate::blocking::disk::Disk;
 
-/// A [`Disk`] as a stream: [`Read`] reads ahead, [`Write`] writes behind.
+/// A [`Disk`] as a stream: [`Read`] reads ahead, and [`Write`] returns before the data is sent.
 ///
-/// An error of a write shows at a later call, and at every call from then on: what was not written stays
-/// missing, so the stream is done for; [`Disk::stream`] gives another. A read that fails moves nothing: the next one
-/// begins at the same position. [`flush`](Write::flush) waits for all writes and then flushes the unit's cache, so only
-/// after it is the data on the medium. Reading ends at the capacity; writing at it is an error, `StorageFull`. Dropping
-/// the stream gives up what is not written yet: flush it first.
+/// A write that fails makes a later call fail, and every call after that: the stream cannot be used
+/// any more, since the data is missing. [`Disk::stream`] makes a new one. A read that fails leaves
+/// the position as it was, so the next read begins there.
+///
+/// [`flush`](Write::flush) waits for all writes and then flushes the unit's cache: only after it is
+/// the data on the medium. Reading ends at the capacity; a write beyond it fails with
+/// `StorageFull`. Dropping the stream discards what is not written yet: flush it first.
 #[derive(Debug)]
 pub struct DiskStream {
     /// Declared first, so that it is dropped before the disk is logged out.
@@ -21,19 +23,19 @@ pub struct DiskStream {
 }
 
 impl Disk {
-    /// A stream over the disk, from `offset` on: [`Read`], [`Write`] and [`Seek`].
+    /// Makes a stream over the disk, from `offset` on: [`Read`], [`Write`] and [`Seek`].
     pub fn stream(&self, offset: u64) -> DiskStream {
         DiskStream { stream: self.get_ref().stream(offset), disk: self.clone() }
     }
 }
 
 impl DiskStream {
-    /// Where the next byte is read or written.
+    /// Returns the offset of the next byte to be read or written.
     pub const fn position(&self) -> u64 {
         self.stream.position()
     }
 
-    /// The disk that this is a stream of.
+    /// Returns the disk of this stream.
     pub const fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -60,7 +62,7 @@ impl Seek for DiskStream {
         self.disk.block_on(self.stream.seek(seek))?
     }
 
-    /// Unlike a seek to where the stream is already, it leaves alone what has been read ahead.
+    /// Keeps what has been read ahead, unlike a seek to the present position.
     fn stream_position(&mut self) -> io::Result<u64> {
         Ok(self.position())
     }

@@ -2,17 +2,18 @@
 
 use std::fmt;
 
-/// The connections of a session (RFC 7143 §4.2.2): how many there are, how many there should be, and
-/// why they are fewer.
+/// The connections of a session (RFC 7143 §4.2.2): how many are open, how many were asked for, and
+/// why there are fewer.
+#[doc(alias = "MC/S")]
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Connections {
-    /// How many are in full feature phase now.
+    /// Number of connections in full feature phase now.
     pub open: u32,
-    /// How many were asked for: [`Options::connections`](crate::Options::connections).
+    /// Number of connections asked for: [`Options::connections`](crate::Options::connections).
     pub wanted: u32,
-    /// What kept or took connections away; `None` while nothing has. A sentence each.
+    /// Reasons for missing connections, a sentence each; `None` if none is missing.
     pub note: Option<String>,
 }
 

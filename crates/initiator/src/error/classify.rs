@@ -13,7 +13,7 @@ use crate::error::session::{kind_of_end, kind_of_loss};
 use crate::url::UrlError;
 
 impl Error {
-    /// What it means to the caller, and what to do about it.
+    /// Returns what the error means to the caller, and what to do about it.
     ///
     /// ```
     /// use iscsi_initiator::{Error, ErrorKind};
@@ -22,7 +22,7 @@ impl Error {
     ///     match error.kind() {
     ///         ErrorKind::OutOfSpace => "make room on the target",
     ///         ErrorKind::WriteProtected => "make the unit writable",
-    ///         _ if error.is_transient() && !error.may_have_executed() => "try again",
+    ///         _ if error.is_transient() && !error.may_have_executed() => "retry",
     ///         _ => "look at the message",
     ///     }
     /// }
@@ -69,7 +69,7 @@ impl Error {
                     kind,
                     ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
                 );
-                // The request was never sent in the attempts to open the session anew.
+                // The request was never sent in the attempts to reconnect the session.
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
             Self::Member { cause, .. } | Self::StillRegistered { why: cause, .. } => cause.kind(),
@@ -82,8 +82,9 @@ impl Error {
         }
     }
 
-    /// Whether the same request may go well later, or over a new session: see
+    /// Returns whether the same request may succeed later, or over a new session: see
     /// [`ErrorKind::is_transient`].
+    #[doc(alias("retry", "is_retryable"))]
     pub fn is_transient(&self) -> bool {
         self.kind().is_transient()
     }
@@ -93,7 +94,7 @@ impl Error {
         matches!(self, Self::Status { status: Status::RESERVATION_CONFLICT, .. })
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault the error is: the caller's, the target's or the network's.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Url(_)

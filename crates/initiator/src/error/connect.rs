@@ -6,64 +6,64 @@ use thiserror::Error;
 
 use crate::error::kind::ErrorKind;
 
-/// Why no TCP connection came about.
+/// Reason why no TCP connection was made.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The host's name has no address.
     #[error("the host {host:?} is not known ({reason}); check its spelling and the name service")]
     HostUnknown {
-        /// The name.
+        /// Name of the host.
         host: String,
-        /// What the system says.
+        /// Reason, in the words of the system.
         reason: String,
     },
-    /// The name service says that it cannot tell now, or does not answer.
+    /// The name service reports a temporary failure, or does not answer.
     #[error(
         "the name service does not say now where the host {host:?} is ({reason}); try again \
          later, or wait for it (open_patience)"
     )]
     NameService {
-        /// The name.
+        /// Name of the host.
         host: String,
-        /// What the system says.
+        /// Reason, in the words of the system.
         reason: String,
     },
-    /// The host is there, but nothing listens.
+    /// Nothing listens at the port of the host.
     #[error(
         "nothing listens at {address}; check the port, and that the target is running, or wait for it \
          (open_patience)"
     )]
     Refused {
-        /// The address and port.
+        /// Address and port.
         address: SocketAddr,
     },
-    /// No answer.
+    /// The portal did not answer within the time limit.
     #[error(
         "no connection to {portal} in time; check the address, the route and the firewall, or wait for the target \
          (open_patience)"
     )]
     TimedOut {
-        /// The portal, `host:port`.
+        /// Portal, `host:port`.
         portal: String,
     },
-    /// The target sends the login on to where it is not followed, or names a portal that is not used; see
-    /// [`Redirects`](crate::Redirects).
+    /// The target redirects the login to a portal that is not allowed, or names a portal that is
+    /// not used; see [`Redirects`](crate::Redirects).
     #[error("the target at {by} names {portal}, {reason}")]
     NotFollowed {
-        /// The address of the portal that says so.
+        /// Address of the portal that sent the redirection.
         by: IpAddr,
-        /// The portal that it names, `host:port`.
+        /// Portal that it names, `host:port`.
         portal: String,
-        /// Why, and what can be done.
+        /// Reason, and what can be done.
         reason: &'static str,
     },
-    /// Anything else.
+    /// The connection failed for another reason.
     #[error("cannot connect to {address}: {reason}; check the address and the route")]
     Failed {
-        /// The address and port.
+        /// Address and port.
         address: SocketAddr,
-        /// What the system says.
+        /// Reason, in the words of the system.
         reason: String,
     },
 }

@@ -1,13 +1,13 @@
 //! Whose fault an error is.
 
-/// Whose fault an [`Error`](crate::Error) is.
+/// Which side an [`Error`](crate::Error) comes from: caller, target or network.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The caller asked for what cannot be: another request is needed.
+    /// The caller asked for what is not possible: change the request.
     Caller,
-    /// The target or its unit failed, or refuses.
+    /// The target or its unit failed, or refused the request.
     Target,
-    /// The way to the target.
+    /// The network path to the target failed.
     Network,
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-/// What an [`Error`](crate::Error) means to a caller.
+/// Meaning of an [`Error`](crate::Error) to a caller.
 ///
-/// The kind names the cause. Whether the request may have been carried out all the same is for
-/// [`Error::may_have_executed`](crate::Error::may_have_executed) to say, whatever the kind; whose
-/// fault it is, for [`Error::fault`](crate::Error::fault).
+/// The kind names the cause. Whether the request may have been carried out is a separate question,
+/// whatever the kind: see [`Error::may_have_executed`](crate::Error::may_have_executed). For whose
+/// fault it is, see [`Error::fault`](crate::Error::fault).
 ///
 /// | kind | [`io::ErrorKind`] | transient |
 /// |---|---|---|
@@ -33,78 +33,87 @@ use std::io;
 /// | [`Unsupported`](Self::Unsupported) | `Unsupported` | |
 /// | [`Other`](Self::Other) | `Other` | |
 ///
-/// None becomes `Interrupted` or `WouldBlock`, after which callers of the standard library would try
-/// again without an end.
+/// No kind becomes `Interrupted` or `WouldBlock`: callers of the standard library retry after these
+/// without end.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The target does not admit the initiator, or one side could not prove itself: check user,
-    /// passwords, the initiator's name and the target's access list. Or it names a host that it may not send the initiator to.
+    /// The target does not admit the initiator, or one side could not prove its identity: check the
+    /// user, the passwords, the initiator's name and the access list of the target. Also returned
+    /// for a redirection to a host that the options do not allow.
+    #[doc(alias = "CHAP")]
     Authentication,
     /// There is no such host, target or logical unit: check the name.
     NotFound,
-    /// The host is there, but nothing listens at the port: check the port, and whether the target
-    /// is running.
+    /// Nothing listens at the port of the host: check the port, and whether the target is running.
     Refused,
-    /// No way leads to the portal, or the unit does not serve the one that there is: check address,
-    /// route and firewall, or use another portal.
+    /// No network path leads to the portal, or the unit is not served through this port: check
+    /// address, route and firewall, or use another portal.
     Unreachable,
-    /// The target or its unit does not take the request now (busy, becoming ready, a port that
-    /// changes its state), or its data came damaged: try again later.
+    /// The target or its unit cannot take the request now (it is busy, becomes ready, or a port
+    /// changes its state), or its data came damaged: retry later.
+    #[doc(alias = "busy")]
     Transient,
-    /// The connection was lost before the request was sent, so it was not carried out: connect again,
-    /// and repeat it.
+    /// The connection was lost before the request was sent, so the request was not carried out:
+    /// reconnect and retry.
+    #[doc(alias = "reconnect")]
     ConnectionLost,
-    /// The request was sent, and its session or connection was lost before the answer; or the target
-    /// says that it could not deliver the answer. Nobody knows whether it was carried out: connect
-    /// again, and repeat it only if that does no harm.
+    /// The request was sent, and its session or connection was lost before the answer, or the
+    /// target reports that it could not deliver the answer. It is not known whether the request was
+    /// carried out: reconnect, and retry only what does no harm the second time.
     MayHaveExecuted,
-    /// No answer in time: check the target and the link, or allow more time. A command that was sent
-    /// may have been carried out.
+    /// No answer within the time limit: check the target and the link, or set a longer time limit.
+    /// A command that was sent may have been carried out.
+    #[doc(alias = "timeout")]
     TimedOut,
-    /// The session or the disk was logged out, or its class closed, before the request was sent: connect
-    /// again.
+    /// The session or the disk was logged out, or its class closed, before the request was sent:
+    /// connect again.
     Closed,
-    /// The request was given up because somebody wanted that. It may have been carried out.
+    /// The request was cancelled on purpose. It may have been carried out.
+    #[doc(alias = "cancelled")]
     Aborted,
-    /// The unit takes no writes (DATA PROTECT): make it writable on the target.
+    /// The unit refuses writes (DATA PROTECT): make it writable on the target.
     WriteProtected,
     /// The unit has no space left for the data (SPACE ALLOCATION FAILED WRITE PROTECT, VOLUME
     /// OVERFLOW): make room on the target, then write again.
     OutOfSpace,
-    /// The unit cannot read or write its medium, or is defective (MEDIUM ERROR, HARDWARE ERROR): what
-    /// was asked for is lost there; other blocks may be well.
+    /// The unit cannot read or write its medium, or is defective (MEDIUM ERROR, HARDWARE ERROR):
+    /// the data of this request is lost; other blocks may still be readable.
     Medium,
-    /// The unit has another capacity or block size than when it was opened, or maybe another medium, or is another unit, or is
-    /// gone, or nothing proves that it is the same: do not go on; open it anew and look.
+    /// The unit is not the one that was opened, or this cannot be proved: it has another capacity,
+    /// block size or medium, is another unit, or is gone. Do not continue; open it again and
+    /// inspect it.
     UnitChanged,
-    /// Another initiator holds a reservation of the unit, or a nexus of this one that the disk does not use now: end it
-    /// there.
+    /// Another initiator holds a reservation of the unit, or another session of this initiator
+    /// does: release the reservation there.
     ReservationConflict,
-    /// Another host has ended the registration of the disk by its reservation key: make sure that none uses the
-    /// unit, then open it anew.
+    /// Another host has ended the registration of the disk by its reservation key: make sure that
+    /// no other host uses the unit, then open it again.
+    #[doc(alias = "fenced")]
     Preempted,
-    /// Writes that were not flushed may be gone from the unit's cache: write them again.
+    /// Writes that were not flushed may be lost from the unit's cache: write them again.
+    #[doc(alias = "lost write")]
     UnflushedWritesLost,
-    /// The target may still carry out what a lost session was writing: write nothing there before it has
-    /// dropped that session.
+    /// The target may still carry out a write of a lost session: write nothing to that range until
+    /// the target has dropped the session.
     Unsettled,
     /// The target broke the protocol, contradicts itself, or ends each session that carries the
-    /// command: check that an iSCSI target listens there; otherwise it has a defect.
+    /// command: check that an iSCSI target listens at the port; if so, it has a defect.
     Protocol,
-    /// The caller asked for what cannot be, or the unit refuses the command as it is: ask for
-    /// something else.
+    /// The caller asked for what is not possible, or the unit refuses the command in this form:
+    /// change the request.
     InvalidInput,
-    /// The target, the unit or this initiator does not support what was asked for: go another way.
+    /// The target, the unit or this initiator does not support the request: use another method.
     Unsupported,
-    /// Anything else; the message says what.
+    /// Anything else; the message describes it.
     Other,
 }
 
 impl ErrorKind {
-    /// Whether the same request may go well later, or over a new session, without a change of what
-    /// was asked for. If the first one [may have been
-    /// carried out](crate::Error::may_have_executed), repeat only what does no harm the second time.
+    /// Returns whether the same request may succeed later, or over a new session. If the first one
+    /// [may have been carried out](crate::Error::may_have_executed), retry only what does no harm
+    /// the second time.
+    #[doc(alias("retry", "is_retryable"))]
     pub const fn is_transient(self) -> bool {
         match self {
             Self::Refused

@@ -7,19 +7,19 @@ use iscsi_session::LoginError;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 
-/// A login that failed, and with whom.
+/// A login that failed, with the names that took part in it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoginFailure {
-    /// The portal, `host:port`.
+    /// Portal, `host:port`.
     pub portal: String,
-    /// The target's name; `None` for discovery.
+    /// Name of the target; `None` for discovery.
     pub target: Option<String>,
-    /// The initiator's name.
+    /// Name of the initiator.
     pub initiator: String,
-    /// The CHAP user, if CHAP was configured.
+    /// CHAP user, if CHAP was configured.
     pub user: Option<String>,
-    /// What happened.
+    /// Reason why the login failed.
     pub cause: LoginError,
 }
 

@@ -8,13 +8,13 @@ use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 use crate::error::login::kind_of_login;
 
-/// A session that ended before its time.
+/// A session that ended unexpectedly.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionFailure {
-    /// The portal, `host:port`.
+    /// Portal, `host:port`.
     pub portal: String,
-    /// What happened.
+    /// Reason why the session ended.
     pub cause: SessionError,
     /// Whether the request was handed to the network, so that it may have been carried out.
     pub may_have_executed: bool,

@@ -50,17 +50,18 @@ use crate::unit::transfer::{Expected, Transfer};
 
 /// A logical unit as an array of bytes.
 ///
-/// Requests of any offset and length are split by the limits of the unit (VPD page B0) and of
-/// [`Options::max_transfer`](crate::Options::max_transfer), and the parts run at once. A write that
-/// begins or ends within a block reads that block first and writes it back with the new bytes in
-/// it. Writes that touch the same block run one after the other, in the order of their first polls,
-/// also those of other disks of the same [`Initiator`](crate::Initiator) with this unit; a write that
-/// was dropped counts until the target has finished with it.
+/// A disk splits requests of any offset and length by the limits of the unit (VPD page B0) and by
+/// [`Options::max_transfer`](crate::Options::max_transfer), and runs the parts concurrently. A write that begins or
+/// ends within a block reads that block first and writes it back with the new bytes in it. Writes to the same block
+/// run one after the other, in the order of their first polls. This includes writes by other disks of the same
+/// [`Initiator`](crate::Initiator) to this unit. A write whose future was dropped still counts until the target has
+/// finished with it.
 ///
-/// Clones are the same disk, and each is a handle of its own: [`flush`](Self::flush) tells it of each
-/// loss, and one that is made later of what nobody was told yet. Who flushes in a task shares its
-/// handle with it (`Arc<Disk>`). What is tried again, and how often, is in the table in the
-/// [crate documentation](crate).
+/// Each clone is a handle to the same disk. [`flush`](Self::flush) reports each loss to each handle once; a new clone
+/// reports the losses that no handle has reported yet. Tasks that flush together share one handle (`Arc<Disk>`).
+///
+/// A lost session is reconnected, and its requests are retried or move to another session (failover): see [Retry,
+/// reconnect and failover](crate#retry-reconnect-and-failover).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -85,6 +86,7 @@ use crate::unit::transfer::{Expected, Transfer};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("LUN", "block device", "multipath", "MPIO"))]
 #[derive(Clone, Debug)]
 pub struct Disk {
     unit: LogicalUnit,
@@ -97,7 +99,7 @@ pub struct Disk {
     range_locks: RangeLocks,
     /// Bytes of one command, a whole number of blocks.
     max_transfer: usize,
-    /// What opens its sessions; `None` of one that has the session of somebody else.
+    /// Opens the sessions of the disk; `None` if the disk was opened over an existing session.
     opener: Option<Arc<Opener>>,
 }
 
@@ -137,28 +139,29 @@ impl Disk {
         Self { report, ..self }
     }
 
-    /// The logical unit that this is, through a session that requests go to now. While there is none, through one that has
-    /// ended, or that waits in reserve: ask again after a reconnect.
+    /// Returns the logical unit, through a session that carries requests now. If there is none, through a session
+    /// that has ended or is a standby: call it again after a reconnect.
     pub fn unit(&self) -> LogicalUnit {
         let used = self.paths.in_use().into_iter().chain(self.paths.open()).next();
         used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit.clone())
     }
 
-    /// What the unit says of itself.
+    /// Returns what the unit reports about itself: identity, capacity and limits.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The capacity that the unit has now, bytes: it may grow and shrink while the disk is open. What it was at
-    /// first is in the [profile](Self::profile).
+    /// Returns the capacity of the unit now, in bytes. It may grow and shrink while the disk is open; the capacity at
+    /// the beginning is in the [profile](Self::profile).
     ///
-    /// A unit that has grown can be used to its new end as soon as it has said so. A request that begins or ends beyond
-    /// the end of one that has shrunk fails with [`Error::CapacityChanged`].
+    /// A unit that has grown can be used up to its new end as soon as it has reported the change. A request that ends
+    /// beyond the end of a unit that has shrunk fails with [`Error::CapacityChanged`].
+    #[doc(alias = "resize")]
     pub fn capacity(&self) -> u64 {
         self.unit.state().across.size.bytes(&self.capacity)
     }
 
-    /// What the unit tells of itself from now on: another capacity, another name, other units beside it, other
+    /// Subscribes to later changes of the unit: another capacity, another name, other units of the target, other
     /// ports that serve it.
     ///
     /// ```no_run
@@ -169,42 +172,41 @@ impl Disk {
     /// }
     /// # }
     /// ```
+    #[doc(alias = "events")]
     pub fn changes(&self) -> UnitChanges {
         self.unit.state().across.changes.follow()
     }
 
-    /// The length of a logical block, bytes: what is aligned to it is read and written directly.
+    /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no extra read.
     pub fn block_size(&self) -> u32 {
         self.capacity.block_size
     }
 
-    /// The most bytes of one command; longer requests are split.
+    /// Returns the most bytes of one command; longer requests are split.
     pub const fn max_transfer(&self) -> usize {
         self.max_transfer
     }
 
-    /// The same disk with other bytes for one command: rounded down to whole blocks, at least one
-    /// block, and at most what the unit takes.
+    /// Sets the most bytes of one command for this handle: rounded down to whole blocks, at least one block, and at
+    /// most what the unit takes.
     #[must_use]
     pub fn with_max_transfer(mut self, bytes: usize) -> Self {
         self.max_transfer = self.profile.max_transfer_of(bytes);
         self
     }
 
-    /// Whether the unit refuses writes.
+    /// Returns whether the unit refuses writes.
     pub fn is_write_protected(&self) -> bool {
         self.profile.write_protected
     }
 
-    /// Writes data from `offset` on: `Bytes`, or a list of them, of any lengths. The pages are
-    /// shared, not copied.
+    /// Writes data from `offset` on: `Bytes`, or a list of `Bytes` of any lengths. The pages are shared, not copied.
     ///
-    /// When it returns, the unit has the data, maybe in a cache that a power failure empties: see
+    /// When this returns, the unit has the data, perhaps in a cache that a power failure empties: see
     /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
-    /// [`LogicalUnit::write`].
+    /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as [`LogicalUnit::write`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
         self.write_payload(offset, data.into()).await
     }
@@ -216,11 +218,12 @@ impl Disk {
         self.write_taken(&blocks, offset, data, &extent).await
     }
 
-    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE): every write that had ended
-    /// when this was called, whichever session it went over.
+    /// Flushes the unit's cache (SYNCHRONIZE CACHE): brings every write that had returned before this call onto the
+    /// medium, whichever session carried it.
     ///
     /// # Errors
     /// As [`LogicalUnit::flush`].
+    #[doc(alias("sync", "fsync", "SYNCHRONIZE CACHE"))]
     pub async fn flush(&self) -> Result<(), Error> {
         let losses = self.unit.losses();
         let seen = losses.begin();
@@ -239,14 +242,14 @@ impl Disk {
         })
     }
 
-    /// Asks over each of its sessions whether the unit is still the one that was opened, by its name, and
-    /// the size of its blocks. A disk asks by itself when the target gives it a reason to; not every
-    /// target does that when another unit takes the place of one.
+    /// Checks over each session that the unit is still the one that was opened, by its name and its block size. A
+    /// disk does this by itself when the target gives a reason; not every target does when another unit takes the
+    /// place of this one.
     ///
     /// # Errors
-    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, [`Error::MediumChanged`] if it may have
-    /// another medium, [`Error::UnprovenUnit`] if it does not say that for as long as
-    /// [`Options::patience`](crate::Options::patience) lasts, or as [`LogicalUnit::read`].
+    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is another unit. [`Error::MediumChanged`] if it
+    /// may have another medium. [`Error::UnprovenUnit`] if the unit does not report its name within
+    /// [`Options::patience`](crate::Options::patience). Otherwise as [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.confirm().await
     }
@@ -255,43 +258,50 @@ impl Disk {
         boxed(self.paths.confirm())
     }
 
-    /// The sessions that carry data now, the first one first.
+    /// Returns the sessions that carry data now, the first one first.
+    #[doc(alias("paths", "multipath"))]
     pub fn sessions(&self) -> Vec<Session> {
         self.paths.open().iter().map(|(_, path)| path.unit.session().clone()).collect()
     }
 
-    /// Over how many sessions the disk is spread, and why.
+    /// Returns how many sessions the disk has, why, and what it waits for.
+    #[doc(alias("status", "multipath"))]
     pub fn spread(&self) -> Spread {
         self.report.get()
     }
 
-    /// How many commands were sent again, over all its sessions, those that are gone too.
+    /// Returns the number of commands that were retried, over all sessions of the disk, closed ones included.
+    #[doc(alias = "retry")]
     pub fn retries(&self) -> u64 {
         self.paths.retries()
     }
 
-    /// How often the unit has told that something about it has changed, over all sessions of the disk:
-    /// every unit attention counts (SAM-5 §5.14), every deferred error (SPC-4 §4.5.5), and a flush that
-    /// failed on the medium; also what may have been told without being heard, with a command that ended
-    /// without a status or a session that is gone, and that another unit has taken the place of this one.
+    /// Counts the reports that something about the unit has changed, over all sessions of the disk: every unit
+    /// attention (SAM-5 §5.14), every deferred error (SPC-4 §4.5.5), every flush that failed on the medium, and every
+    /// replacement of the unit by another one. A command that ended without a status, or a session that was lost,
+    /// also counts, since such a report may have been lost with it.
     ///
-    /// Whoever keeps what was read may use it while this number stays the same: between two readings of it
-    /// that are equal, no command of the disk was told of a reset, a loss, or a change of the unit. It has
-    /// grown before the caller of the command that was told hears of its end. A unit tells each session at
-    /// its next command, so it does not grow while none is sent, and may grow several times for one event.
-    /// The first number is of no meaning.
+    /// A cache of what was read stays valid while this number does not change: between two equal values, no command
+    /// of the disk brought a report of a reset, a loss, or a change of the unit. The number grows before the command
+    /// that brought the report returns. A unit reports to each session at its next command, so the number does not
+    /// grow while no command is sent, and it may grow several times for one event. Only differences have a meaning,
+    /// not the first value.
+    #[doc(alias("UNIT ATTENTION", "cache invalidation"))]
     pub fn attentions(&self) -> u64 {
         self.unit.state().across.attentions.count()
     }
 
-    /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within
-    /// what the options allow to be under way, and what its [class](crate::Options::class) lets pass in
-    /// a second.
+    /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans. The
+    /// limits of the options and of the [class](crate::Options::class) apply: the number of requests in flight, and
+    /// what the class lets pass in a second.
+    #[doc(alias = "concurrency")]
     pub fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |plan| plan.depth_for(io_size as u64))
     }
 
-    /// The same for whoever only reads: a read takes one round trip, and fewer of them fill a link.
+    /// Returns how many concurrent reads of `io_size` bytes keep all sessions busy, if there are only reads. It may
+    /// be lower than [`queue_depth`](Self::queue_depth), because a read takes one round trip.
+    #[doc(alias = "concurrency")]
     pub fn read_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |plan| plan.read_depth_for(io_size as u64))
     }
@@ -304,20 +314,21 @@ impl Disk {
         depth.min(self.paths.shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Ends all sessions of the disk in order (RFC 7143 §11.14): no request is taken any more,
-    /// those under way are finished.
+    /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for those in flight,
+    /// then logs out.
     ///
-    /// A write that was sent over two sessions returns with the answer of one of them. The other copy is
-    /// aborted in the background, and this waits for it: when it returns without an error, nothing that
-    /// was sent can change the unit any more. A session that is lost meanwhile is opened anew for that,
-    /// or to end its registration by the key of the disk, for as long as
-    /// [`Options::patience`](crate::Options::patience) says; a try that has begun by then is waited for. A disk whose
-    /// last handle is dropped does the same in the background as long as its runtime runs; only this proves it.
+    /// A write that was sent over two sessions has returned with the first answer. Its second copy is aborted in the
+    /// background, and this method waits for that: when it returns without an error, nothing that was sent can change
+    /// the unit any more. If a session is lost meanwhile, it is reconnected for this purpose, or to end its
+    /// registration by the key of the disk, for up to [`Options::patience`](crate::Options::patience); an attempt
+    /// that has begun by then is completed. When the last handle of a disk is dropped, the same happens in the
+    /// background as long as its runtime runs. Only this method proves that it succeeded.
     ///
     /// # Errors
-    /// [`Error::Unsettled`] if the target may still carry out what a lost session was writing;
-    /// [`Error::StillRegistered`] if the unit may still know the [key](crate::Options::reservation_key) of the disk;
-    /// otherwise why a session ended, if not by this logout.
+    /// [`Error::Unsettled`] if the target may still carry out a write of a lost session; [`Error::StillRegistered`]
+    /// if the unit may still know the [key](crate::Options::reservation_key) of the disk; otherwise the reason why a
+    /// session ended, if not by this logout.
+    #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
         self.end_sessions().await
     }
@@ -352,9 +363,9 @@ impl Disk {
         })
     }
 
-    /// Whether the target has finished with every write that was sent to it, as far as is known. It has
-    /// not with one whose answer is outstanding, be it the second copy of one that has returned, or one
-    /// that a lost session has left.
+    /// Returns whether the target has finished with every write that was sent to it, as far as is known. A write
+    /// whose answer is outstanding is not finished. It may be the second copy of a write that has returned, or a
+    /// write of a lost session.
     pub fn is_settled(&self) -> bool {
         self.paths.is_settled()
     }
@@ -393,7 +404,7 @@ impl Disk {
         self.modify(transfer.within(extent)).await
     }
 
-    /// Writes whole blocks in parts. Each is as long as a write had better be when its turn comes: on a slow link that is
+    /// Writes whole blocks in parts. Each has the length that suits a write when its turn comes: on a slow link that is
     /// little at first, and few parts are cut before it is known better.
     fn write_in_parts<'a>(
         &'a self,
@@ -401,7 +412,7 @@ impl Disk {
         data: &'a Payload,
         extent: &'a Arc<RangeGuard>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        /// At once while less than the unit takes is written at once.
+        /// Concurrent parts while less than the unit takes is in flight.
         const FEW: usize = 8;
         boxed(async move {
             let is_free = self.longest_write() == self.longest_shaped();
@@ -419,7 +430,7 @@ impl Disk {
         })
     }
 
-    /// How long a write had better be, bytes, whole blocks: what the link brings to the target in time. Over many slow
+    /// The length that suits a write, in bytes, whole blocks: what the link brings to the target in time. Over many slow
     /// sessions a write is shared out as well, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
@@ -560,7 +571,7 @@ impl Disk {
 }
 
 /// Which disk it is. At the level of errors, so that it is there with every line that is shown; not
-/// within the span of whoever asks for the disk, which it outlives.
+/// within the span of the caller that opens the disk, which it outlives.
 fn span(target: Option<&IscsiName>, lun: Option<Lun>) -> Span {
     let (target, lun) = (target.map(field::display), lun.map(field::display));
     error_span!(parent: None, "disk", target, lun)

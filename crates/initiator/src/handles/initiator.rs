@@ -13,15 +13,16 @@ use crate::session::node::Node;
 use crate::session::path_check::PathCheck;
 use crate::url::Url;
 
-/// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
+/// An iSCSI initiator: a node name, and what its sessions share (RFC 7143 §4.1).
 ///
-/// Clones are the same initiator: all its sessions share the random part of their ISIDs, and each
-/// has a qualifier of its own, so that no session takes another one's place.
+/// Clones are the same initiator. All its sessions share the random part of their ISIDs, and each
+/// session has its own qualifier, so that no session takes another one's place.
+#[doc(alias("iscsiadm", "open-iscsi", "libiscsi"))]
 #[derive(Clone, Debug)]
 pub struct Initiator(Node);
 
 impl Initiator {
-    /// An initiator of that name with the default [`Options`].
+    /// Makes an initiator with this name and the default [`Options`].
     ///
     /// # Errors
     /// When the name is not an iSCSI name (RFC 7143 §4.2.7).
@@ -29,18 +30,18 @@ impl Initiator {
         Self::with_options(name, Options::default())
     }
 
-    /// An initiator under this host's [default name](default_name).
+    /// Makes an initiator with this host's [default name](default_name).
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the system returns no random bytes.
     pub fn with_default_name(options: Options) -> Result<Self, Error> {
         Self::build(default_name()?, options)
     }
 
-    /// An initiator of that name.
+    /// Makes an initiator with this name and these options.
     ///
     /// # Errors
-    /// When the name is not an iSCSI name (RFC 7143 §4.2.7), or the system gives no random bytes.
+    /// When the name is not an iSCSI name (RFC 7143 §4.2.7), or the system returns no random bytes.
     pub fn with_options(name: &str, options: Options) -> Result<Self, Error> {
         Self::build(IscsiName::parse(name)?, options)
     }
@@ -63,26 +64,27 @@ impl Initiator {
         Ok(Self(Node::over(network, IscsiName::parse(name)?, options)?))
     }
 
-    /// The initiator's name.
+    /// Returns the initiator's name.
+    #[doc(alias = "IQN")]
     pub fn name(&self) -> &IscsiName {
         self.0.name()
     }
 
-    /// What the initiator asks of its sessions.
+    /// Returns the options that apply to every session of this initiator.
     pub fn options(&self) -> &Options {
         self.0.options()
     }
 
-    /// Logs in to the target of a URL, given as text or as a [`Url`]. If it names a logical unit,
-    /// the questions that [`Session::disk`] needs answered are sent right behind the login.
+    /// Logs in to the target of a URL, given as text or as a [`Url`]. If the URL names a logical
+    /// unit, the commands that [`Session::disk`] needs are sent right behind the login.
     ///
-    /// With an [opening patience](Options::open_patience) it waits for a target that is not there yet.
-    ///
-    /// Dropping the future gives the login up.
+    /// With [`Options::open_patience`] it retries until a target that is not there yet appears.
+    /// Dropping the future cancels the login.
     ///
     /// # Errors
     /// [`Error::Url`], [`Error::Connect`], [`Error::Login`], or [`Error::Session`] when the target
-    /// breaks the protocol or stays silent; [`Error::NoRuntime`] outside of a tokio runtime.
+    /// breaks the protocol or does not answer; [`Error::NoRuntime`] outside of a tokio runtime.
+    #[doc(alias = "login")]
     pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
     where
         U: TryInto<Url>,
@@ -91,17 +93,22 @@ impl Initiator {
         opening::connect(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
-    /// Opens the disk that a URL names, over as many sessions as [`Options::sessions`] says. It is
-    /// there as soon as the first session has logged in and the unit has said what it is; further
-    /// sessions log in meanwhile, and join when they have been found to lead to the same unit.
+    /// Opens the disk that a URL names, with as many sessions as [`Options::sessions`] allows. It
+    /// returns as soon as the first session has logged in and the unit has reported what it is.
+    /// Further sessions log in meanwhile; each joins when it is proved to lead to the same unit.
     ///
-    /// With [`Sessions::Fixed`](crate::Sessions) or several portals in the URL it waits a little for
-    /// the others, too. One that is refused is no error: [`Disk::spread`] tells. With an
-    /// [opening patience](Options::open_patience) it waits for a target that is not there yet.
+    /// With [`Sessions::Fixed`](crate::Sessions), or with several portals in the URL, it also waits
+    /// a short time for the other sessions. A session that is refused is no error: [`Disk::spread`]
+    /// reports it. With [`Options::open_patience`] it retries until a target that is not there yet
+    /// appears.
+    ///
+    /// A session of the disk that is lost is reconnected: see [Retry, reconnect and
+    /// failover](crate#retry-reconnect-and-failover).
     ///
     /// # Errors
     /// As [`connect`](Self::connect) and [`Session::disk`]; [`Error::DifferentUnits`] when the
     /// portals lead to different units.
+    #[doc(alias("open", "LUN", "multipath"))]
     pub async fn disk<U>(&self, url: U) -> Result<Disk, Error>
     where
         U: TryInto<Url>,
@@ -110,15 +117,18 @@ impl Initiator {
         opening::disk(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
-    /// Finds out whether the path to the portal of a URL, which names a target, carries packets as long as both ends send
-    /// them. A path that swallows them lets a login pass and nothing else, as long as no ICMP message tells either end (a
-    /// path-MTU black hole). Pings with data (RFC 7143 §11.18) are sent over sessions of their own.
+    /// Checks whether the network path to the portal of a URL carries the largest packets that both
+    /// ends send. The URL names a target. A path that drops large packets without an ICMP message
+    /// lets a login pass and nothing else (a path-MTU black hole). The check sends pings with data
+    /// (RFC 7143 §11.18) over separate sessions.
     ///
-    /// A path that swallows them is remembered: further connections of the initiator to that address have shorter segments. Disks
-    /// and sessions that stand still find it out by themselves.
+    /// If large packets are dropped, the initiator remembers it: its later connections to that
+    /// address use shorter segments. Disks and sessions that stand still run this check by
+    /// themselves.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
+    #[doc(alias("MTU", "PMTU"))]
     pub async fn check_path<U>(&self, url: U) -> Result<PathCheck, Error>
     where
         U: TryInto<Url>,
@@ -127,12 +137,13 @@ impl Initiator {
         self.0.check_path(&self.0.complete(url.try_into()?)?).await
     }
 
-    /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a
-    /// unit in the URL do not matter. A target that is listed without an address is reached at
-    /// that same portal.
+    /// Lists the targets that the portal of a URL offers (SendTargets, RFC 7143 appendix C). A
+    /// target and a unit in the URL are ignored. A target that is listed without an address is
+    /// reached at that same portal.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
+    #[doc(alias("SendTargets", "sendtargets", "discovery"))]
     pub async fn discover<U>(&self, url: U) -> Result<Vec<DiscoveredTarget>, Error>
     where
         U: TryInto<Url>,

@@ -30,7 +30,7 @@ const DOUBT: u32 = 3;
 const MAX_DOUBT: u32 = 15;
 /// More losses than this in a row are never worth another try.
 const MAX_LOSSES: u32 = 100;
-/// After so many ports in a row that have refused it, a request pauses.
+/// Number of ports in a row that refuse a request before it pauses.
 const MAX_REFUSALS: u32 = 8;
 
 /// What one request has been through.
@@ -38,7 +38,7 @@ pub(super) struct Attempts<'a, C: Carrier> {
     paths: &'a Paths<C>,
     /// How often a port had been found in another state when the last try began.
     access_changes: u64,
-    /// How those before have failed; most requests go well at once.
+    /// How the attempts before have failed; most requests succeed at the first attempt.
     failures: Option<Box<Failures>>,
 }
 
@@ -54,7 +54,7 @@ struct Failures {
     suspicion: Suspicion,
     /// Ports that have refused it in a row, without a pause between them.
     refusals: u32,
-    /// People are told of the suspicion.
+    /// The report of the suspicion.
     wait: Option<Wait>,
 }
 
@@ -72,7 +72,7 @@ struct Held {
 struct Suspicion {
     /// Sessions that it had been sent over.
     losses: u32,
-    /// Those where nothing else was under way.
+    /// Number of those where nothing else was in flight.
     alone: u32,
     /// Sessions that had been lost without a suspect alone on them, before it was.
     plain_losses: u64,
@@ -178,7 +178,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         let paths = self.paths;
         let failures = self.failures();
         failures.losses += 1;
-        // Over the next session the unit may take it at once.
+        // Over the next session the unit may take it immediately.
         failures.held = None;
         if error.may_have_executed() {
             let plain_losses = paths.lock().paths.plain_losses();
@@ -218,7 +218,7 @@ impl Failures {
         let Suspicion { losses, alone, .. } = self.suspicion;
         if alone == 0 {
             if losses >= SUSPECT {
-                let text = "requests that were under way on several sessions in a row that were \
+                let text = "requests that were in flight on several sessions in a row that were \
                             lost are sent alone";
                 self.wait = Some(report.wait(text.to_owned(), None));
             }

@@ -27,7 +27,7 @@ impl Opener {
     /// A session of the disk is not asked: tgt drops a normal session that sends SendTargets.
     ///
     /// # Errors
-    /// Why nobody tells.
+    /// Why the portals are not known.
     pub(crate) async fn discover(&self) -> Result<Vec<TargetAddress>, Error> {
         let Some(target) = &self.url.target else { return Ok(Vec::new()) };
         let mut failure = Error::Closed;
@@ -115,7 +115,7 @@ impl Supervisor {
                 }
                 self.use_all_ports(paths);
             }
-            Err(error) => tracing::debug!(%error, "nobody tells the portals of the target"),
+            Err(error) => tracing::debug!(%error, "the target has not reported its portals"),
         }
     }
 }

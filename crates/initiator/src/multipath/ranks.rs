@@ -57,7 +57,7 @@ impl Supervisor {
             Err(error) => {
                 let name = self.opener.portal_name(portal);
                 self.report.note(format!(
-                    "no session with the unit is to be had at portal {name}: {error}"
+                    "no session with the unit could be opened at portal {name}: {error}"
                 ));
             }
         }
@@ -83,7 +83,7 @@ impl Supervisor {
         let path = match result {
             Ok(path) => path,
             Err(error) => {
-                tracing::debug!(%error, "no session is to be had at a better port");
+                tracing::debug!(%error, "no session could be opened at a better port");
                 return;
             }
         };

@@ -1,4 +1,4 @@
-//! What people are told of the paths of a disk.
+//! Reports about the paths of a disk, for people.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +43,7 @@ struct WaitEntry {
     note: Option<String>,
 }
 
-/// Something is waited for, and people are told of it, until this is dropped.
+/// Reports that something is waited for, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
     report: Arc<Report>,
@@ -80,7 +80,7 @@ impl Report {
         spread
     }
 
-    /// Changes what is told.
+    /// Changes the report.
     pub(super) fn with(&self, change: impl FnOnce(&mut Spread)) {
         change(&mut self.lock().spread);
     }
@@ -104,8 +104,8 @@ impl Report {
 
     /// The target gives its sessions no handle.
     pub(crate) fn no_tsih(&self) {
-        let note = "the target gives its sessions no TSIH: what a lost one was writing may go on when \
-                    it is opened anew, and nothing tells when it has ended, so other data for those blocks is not written";
+        let note = "the target gives its sessions no TSIH: a write of a lost session may continue after the \
+                    reconnect, and nothing reports when it has ended, so other data for those blocks is not written";
         self.note(note.to_owned());
     }
 

@@ -6,30 +6,30 @@ use std::time::Duration;
 use crate::multipath::stats::{DiskStats, SessionStats};
 use crate::state::counters::{KindStats, RequestStats};
 
-/// One value of a metric, named as Prometheus and OpenMetrics have it: base units, `_total` at the end
-/// of a counter.
+/// One value of a metric, named by the rules of Prometheus and OpenMetrics: base units, and
+/// `_total` at the end of a counter.
 ///
 /// [`Display`](fmt::Display) writes it as a line of their text format.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The metric.
+    /// Name of the metric.
     pub name: &'static str,
-    /// What tells it from others of that name, each label with its value.
+    /// Labels, each with its value, that distinguish the sample from others of the same name.
     pub labels: Vec<(&'static str, String)>,
-    /// How it may change.
+    /// Kind of the metric: counter or gauge.
     pub kind: SampleKind,
-    /// Its value: a number, bytes, or seconds.
+    /// Value: a number, bytes, or seconds.
     pub value: f64,
 }
 
-/// How the value of a metric may change.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SampleKind {
-    /// It only grows.
+    /// Only grows.
     Counter,
-    /// It goes up and down.
+    /// Goes up and down.
     Gauge,
 }
 
@@ -40,7 +40,7 @@ const BOUNDS: [u64; 16] = [
 ];
 
 impl DiskStats {
-    /// The statistics as samples for a system that collects metrics:
+    /// Returns the statistics as samples for a system that collects metrics:
     ///
     /// | metric | labels beside `target` and `lun` | |
     /// |---|---|---|
@@ -58,9 +58,10 @@ impl DiskStats {
     /// | `iscsi_session_retries_total` | `isid`, `portal` | counter |
     /// | `iscsi_session_commands_in_flight`, `iscsi_session_bytes_in_flight` | `isid`, `portal` | gauge |
     ///
-    /// A session that is opened anew counts from zero, under the same `isid`. The samples of a metric
-    /// stand together, as the text formats want it: those of several disks do so after a stable sort by
-    /// `name`.
+    /// A session that is reconnected counts from zero, under the same `isid`. The samples of one
+    /// metric come in a row, as the text formats require; for several disks, sort all samples by
+    /// `name` with a stable sort.
+    #[doc(alias("Prometheus", "OpenMetrics", "metrics"))]
     pub fn samples(&self) -> impl Iterator<Item = Sample> {
         let labels = vec![("target", self.target.clone()), ("lun", self.lun.to_string())];
         let mut disk = Samples { labels, samples: Vec::new() };

@@ -3,24 +3,26 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Over how many sessions a disk is spread at a moment, and how that came about.
+/// The sessions of a disk at one moment: how many there are, why, and what the disk waits for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Spread {
-    /// Sessions that carry data.
+    /// Number of sessions that carry data now.
     pub sessions: u32,
-    /// The most there were at once.
+    /// Highest number of concurrent sessions so far.
     pub peak: u32,
-    /// Sessions that were lost and opened anew.
+    /// Number of reconnects: lost sessions that were opened again.
     pub reopened: u64,
-    /// Why there are as many as there are, as a sentence without its full stop: also what keeps those
-    /// that are wanted and not there.
+    /// Reason for this number of sessions, as a sentence without a full stop. It includes why a
+    /// wanted session is missing.
     pub reason: String,
-    /// What did not go as wished: a session that was refused, a portal that does not answer.
+    /// Problems that did not stop the disk, such as a session that was refused or a portal that
+    /// does not answer.
     pub notes: Vec<String>,
-    /// What is waited for at this moment: a unit that takes no requests, a session that does not come
-    /// back. Empty if all flows. With no session left, all requests wait for the first one that comes back.
+    /// Things that the disk waits for now, such as a unit that takes no requests or a session that cannot
+    /// be reconnected; empty if nothing waits. While no session is left, all requests wait for the
+    /// first one that is reconnected.
     pub waits: Vec<Waiting>,
 }
 
@@ -29,15 +31,15 @@ pub struct Spread {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Waiting {
-    /// What is waited for, and why.
+    /// Cause of the wait, with its reason.
     pub reason: String,
-    /// How long it has been waited for.
+    /// Time that the disk has waited so far.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "seconds", serialize_with = "serialize::seconds")
     )]
     pub elapsed: Duration,
-    /// How long requests wait for it at most; `None` if nothing limits that.
+    /// Time limit after which waiting requests fail; `None` if there is no limit.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "limit_seconds", serialize_with = "serialize::seconds_if_any")

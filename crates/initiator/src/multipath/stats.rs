@@ -14,61 +14,62 @@ use crate::state::counters::{KindStats, RequestStats};
 use crate::state::session_key::SessionKey;
 use crate::url::portal_name;
 
-/// What was counted of a disk since it was opened: a snapshot.
+/// Statistics of a disk since it was opened: a snapshot.
 ///
-/// Two of them give a rate: [`since`](Self::since). [`samples`](Self::samples) are for a system that
-/// collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
+/// Two snapshots give a rate: [`since`](Self::since). [`samples`](Self::samples) is for a system
+/// that collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
 /// `Serialize`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct DiskStats {
-    /// The name of the target.
+    /// Name of the target.
     pub target: String,
-    /// The number of the unit.
+    /// LUN of the unit.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::lun"))]
     pub lun: Lun,
-    /// Requests as callers see them: one that is sent again, or over two sessions, counts once, and
-    /// takes as long as its caller waits for it, for memory and for a session too.
+    /// Requests as callers see them. One that is retried, or sent over two sessions, counts once.
+    /// Its time is what the caller waits, including the wait for memory and for a session.
     pub requests: RequestStats,
-    /// Commands that were sent again because the unit did not take them.
+    /// Number of commands that were retried because the unit did not take them.
     pub retries: u64,
-    /// Requests that were late on one session and were sent over another one as well.
+    /// Number of requests that were late on one session and were sent over another one as well.
     pub duplicates: u64,
-    /// Sessions that were lost.
+    /// Number of sessions that were lost.
     pub sessions_lost: u64,
-    /// Lost sessions that were opened anew.
+    /// Number of reconnects: lost sessions that were opened again.
     pub sessions_reopened: u64,
-    /// Requests that had to wait because as many requests or bytes as
-    /// [`Options`](crate::Options) allow were under way.
+    /// Number of requests that waited because the limit of requests or bytes in flight of
+    /// [`Options`](crate::Options) was reached.
     pub budget_waits: u64,
-    /// How long those waited in all, of those that wait no more.
+    /// Total time of these waits, of requests that wait no more.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::seconds"))]
     pub budget_wait_time: Duration,
-    /// The sessions that there are, the first one first.
+    /// Sessions that exist now, the first one first.
     pub sessions: Vec<SessionStats>,
-    /// The commands of sessions that are there no more, lost or let go.
+    /// Commands of sessions that were lost or closed.
     pub closed_sessions: RequestStats,
 }
 
-/// What was counted of one session of a disk since it was opened, or opened anew.
+/// Statistics of one session of a disk since it was opened or reconnected.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SessionStats {
-    /// Which session it is.
+    /// Key of the session.
     pub key: SessionKey,
-    /// The portal it is connected to.
+    /// Portal that the session is connected to.
     pub portal: String,
-    /// Commands of this disk: each try counts, and takes as long as this session has it.
+    /// Commands of this disk: each attempt counts, and its time is how long this session had the
+    /// command.
     pub commands: RequestStats,
-    /// Commands that were sent again over this session.
+    /// Number of commands that were retried over this session.
     pub retries: u64,
 }
 
 impl DiskStats {
-    /// The commands of all sessions that there are and were: the sum of [`sessions`](Self::sessions)
-    /// and [`closed_sessions`](Self::closed_sessions).
+    /// Returns the commands of all sessions, closed ones included: the sum of
+    /// [`sessions`](Self::sessions) and [`closed_sessions`](Self::closed_sessions).
     #[must_use]
     pub fn commands(&self) -> RequestStats {
         let mut sum = self.closed_sessions.clone();
@@ -76,8 +77,8 @@ impl DiskStats {
         sum
     }
 
-    /// What was counted since an earlier snapshot of the same disk. Sessions are those of now; what is
-    /// in flight is that of now.
+    /// Returns what was counted since an earlier snapshot of the same disk. The list of sessions
+    /// and what is in flight are those of the later snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let sessions = self.sessions.iter().map(|session| {
@@ -169,7 +170,7 @@ impl fmt::Display for DiskStats {
             (*retries, "command", "sent again"),
             (*duplicates, "request", "sent over two sessions"),
             (*sessions_lost, "session", "lost"),
-            (*sessions_reopened, "session", "opened anew"),
+            (*sessions_reopened, "session", "reconnected"),
         ] {
             if count > 0 {
                 write!(f, "\n  {} {what}", Count(count, noun))?;
@@ -200,7 +201,7 @@ impl fmt::Display for SessionStats {
     }
 }
 
-/// A line for each kind of which there are any, indented.
+/// Writes an indented line for each kind that has requests.
 impl fmt::Display for RequestStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, kind) in self.kinds() {

@@ -298,7 +298,7 @@ impl Supervisor {
         self.report.note(format!("a further session was not opened: {error}"));
         if !may_pass(&error) {
             let there = count(&paths.open()) + self.reopening + self.opening;
-            self.session_count.cap(there, format!("no further session is to be had: {error}"));
+            self.session_count.cap(there, format!("no further session can be opened: {error}"));
         }
         self.refusal = Some(error);
     }
@@ -434,7 +434,7 @@ impl Supervisor {
         self.sessions.max().saturating_sub(count(&paths.open()) + coming)
     }
 
-    /// Logs a session out that was closed, once nothing is under way on it.
+    /// Logs a session out that was closed, once nothing is in flight on it.
     pub(super) fn release(&mut self, paths: &Paths<Path>, id: PathId) {
         let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) else {
             return;
@@ -575,7 +575,7 @@ pub(super) fn count(paths: &[(PathId, Path)]) -> u32 {
 mod tests {
     use super::*;
 
-    /// A task that panics still ends, and none outlives whoever waits for it.
+    /// A task that panics still ends, and none outlives the task that waits for it.
     #[tokio::test]
     async fn a_task_that_panics_has_no_outcome() {
         assert_eq!(outcome(async { 7 }).await, Some(7));

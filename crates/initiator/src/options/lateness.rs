@@ -5,30 +5,31 @@ use std::time::Duration;
 use crate::options::range::MAX_TIME;
 use crate::options::setters::setters;
 
-/// When a request of a [`Disk`](crate::Disk) of several sessions is sent over a second one as well.
-/// Values beyond their range count as its nearest end.
+/// Options for late requests: when a [`Disk`](crate::Disk) sends a request over a second session as
+/// well. Values outside of their range count as the nearest end.
 ///
-/// A request is late when another session would most likely have answered it by then, and stuck when
-/// nearly every other on its own session has been answered sooner. One that is late goes over a
-/// session that has nothing else to do, one that is stuck over any that has room. Both times are
-/// measured, and these are their bounds; long ones keep requests where they are.
+/// A request is late when another session would most likely have answered it by now. It is stuck
+/// when it takes longer than nearly every other request on its own session did. A late request is
+/// sent again over a session that is idle, a stuck one over any session that has room. Both times
+/// are measured; the fields here are their lower limits. Large values keep requests where they are.
+#[doc(alias("hedging", "failover", "timeout"))]
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LatenessOptions {
-    /// Nothing is late sooner; 1 ms to 1 day.
+    /// Time before which no request is late, 1 ms to 1 day.
     pub min_late: Duration,
-    /// Nothing is stuck sooner; 1 ms to 1 day.
+    /// Time before which no request is stuck, 1 ms to 1 day.
     pub min_stuck: Duration,
-    /// How many times as long as its session takes for nearly every other a request may take before it
-    /// is stuck, 1 to 1000.
+    /// A request is stuck after this many times the time that nearly every other request on its
+    /// session takes, 1 to 1000.
     pub stuck_factor: u32,
-    /// After how long a request is late, or stuck, where no session has answered anything yet that
-    /// would tell; 1 ms to 1 day.
+    /// Time after which a request is late, or stuck, while no session has answered anything yet to
+    /// measure, 1 ms to 1 day.
     pub unknown: Duration,
 }
 
 impl Default for LatenessOptions {
-    /// 100 ms, 1 s, twice, 5 s.
+    /// Defaults to 100 ms, 1 s, a factor of 2, and 5 s.
     fn default() -> Self {
         Self {
             min_late: Duration::from_millis(100),

@@ -2,25 +2,28 @@
 
 /// Which redirections of a login are followed (RFC 7143 §11.13.5).
 ///
-/// A redirection may come before either side has proven itself, so anybody who answers at the portal can send the
-/// initiator, its CHAP response and its data to another host. With mutual CHAP that host must prove the target's secret
-/// before it gets any request; without, nothing shows whose host it is.
+/// A redirection may come before either side has proved its identity. So any host that answers at
+/// the portal can redirect the initiator, its CHAP response and its data to another host. With
+/// mutual CHAP that host must prove the target's secret before it receives any request; without it,
+/// nothing shows whose host it is.
 ///
-/// Whatever is chosen, an address of this host alone (127.0.0.0/8, ::1) is gone to only from another one, and an address of
-/// this link (169.254.0.0/16, fe80::/10) only from such a one or from this host: a target elsewhere has no
-/// business with services that listen there.
+/// Two rules apply to every choice. An address of this host (127.0.0.0/8, ::1) is followed only if
+/// the portal that redirects has such an address, too. An address of this link (169.254.0.0/16,
+/// fe80::/10) is followed only if that portal has an address of this link or of this host. A target
+/// elsewhere has no business with services that listen there.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Redirects {
-    /// To any host where that must prove itself (mutual CHAP), otherwise on the same host.
+    /// Follows to any host that must prove its identity (mutual CHAP), otherwise only on the same
+    /// host.
     #[default]
     Proven,
-    /// None is followed.
+    /// Follows no redirection.
     Never,
-    /// Those to another port of the same host.
+    /// Follows to another port of the same host.
     SameHost,
-    /// Those to any host. Arrays whose group address redirects to a member (EqualLogic, PS Series) need it, unless
-    /// they prove themselves.
+    /// Follows to any host. Arrays whose group address redirects to a member (EqualLogic, PS
+    /// Series) need it, unless they use mutual CHAP.
     Any,
 }
 

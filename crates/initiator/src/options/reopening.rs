@@ -1,41 +1,50 @@
-//! How a lost session of a disk is opened anew.
+//! How a lost session of a disk is reconnected.
 
 use std::time::Duration;
 
 use crate::options::range::MAX_TIME;
 use crate::options::setters::setters;
 
-/// How a lost session of a [`Disk`](crate::Disk) is opened anew. Values beyond their range count as
-/// its nearest end.
+/// Options for reconnects: when and how often a [`Disk`](crate::Disk) tries to reconnect a lost
+/// session. Values outside of their range count as the nearest end.
 ///
-/// The first try is made when the target's Time2Wait is over (RFC 7143 §7.4). Each try goes to the
-/// portal of the lost session, and then to all other portals of the URL until one leads to the unit.
+/// The first attempt is made when the target's Time2Wait is over (RFC 7143 §7.4). Each attempt goes
+/// to the portal of the lost session, and then to all other portals of the URL until one leads to
+/// the unit.
+#[doc(alias("reconnect", "ReconnectOptions", "recovery"))]
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReopeningOptions {
-    /// The longest pause between the first try and the second, 1 ms to 1 day. It doubles from try to
-    /// try.
+    /// The longest pause between the first attempt and the second, 1 ms to 1 day. It doubles with
+    /// each attempt.
+    #[doc(alias = "backoff")]
     pub first_pause: Duration,
-    /// The longest pause of all: at least [`first_pause`](Self::first_pause), up to 1 day.
+    /// The longest pause between two attempts: at least [`first_pause`](Self::first_pause), up to 1
+    /// day.
     pub max_pause: Duration,
-    /// How much of each pause is left to chance, percent, 0 to 100: sessions that a target or a line
-    /// has lost together shall not come back in step. With 0 all pauses are as long as they may be.
+    /// Random share of each pause, in percent, 0 to 100, so that sessions which were lost together
+    /// do not reconnect in step. With 0 all pauses have their full length.
     pub jitter: u8,
-    /// After how many tries, each at all portals, the session is given up, at least 1; `None` tries for as long as
-    /// [`Options::patience`](crate::Options::patience) says, which counts in any case.
+    /// Number of attempts, each at all portals, after which the session is given up, at least 1.
+    /// `None` sets no limit but [`Options::patience`](crate::Options::patience), which applies in
+    /// any case.
     pub max_tries: Option<u32>,
-    /// Whether a disk goes on when its last session has not come back for as long as
-    /// [`Options::patience`](crate::Options::patience) says, as a server's should. Requests fail then, those that
-    /// wait and those that come ([`Error::NotReopened`](crate::Error::NotReopened)), while the session is tried
-    /// on, until it is back. Without it, and where [`max_tries`](Self::max_tries) is there, the disk ends; so it does in
-    /// any case where another try is of no use: the target refuses the credentials seven times over that time, or the unit has
-    /// another size, or is another one, or another host has fenced this one off.
+    /// Whether a disk stays open when its last session could not be reconnected within
+    /// [`Options::patience`](crate::Options::patience), as a server needs. Requests then fail, both
+    /// those that wait and new ones ([`Error::NotReopened`](crate::Error::NotReopened)), while the
+    /// disk continues its attempts until one succeeds.
+    ///
+    /// With `false`, and if [`max_tries`](Self::max_tries) is set, the disk ends. It also ends in
+    /// each case where another attempt is of no use: the target refuses the credentials seven times
+    /// over that time, the unit has another size or is another unit, or another host has fenced
+    /// this host off.
+    #[doc(alias = "queue_if_no_path")]
     pub outlasts_patience: bool,
 }
 
 impl Default for ReopeningOptions {
-    /// Pauses of up to 1 s at first and 5 s later, half of each left to chance, no limit of tries, and an
-    /// end of the disk with its patience.
+    /// Pauses of up to 1 s at first and 5 s later, half of each random; no limit of attempts; the
+    /// disk ends when its patience is over.
     fn default() -> Self {
         Self {
             first_pause: Duration::from_secs(1),

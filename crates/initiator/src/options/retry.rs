@@ -5,36 +5,40 @@ use std::time::Duration;
 use crate::options::range::MAX_TIME;
 use crate::options::setters::setters;
 
-/// How a command is sent again that its unit does not take now; the table in the
-/// [crate documentation](crate#what-is-tried-again) says which ones are. Values beyond their range
-/// count as its nearest end.
+/// Options for retries of commands that a unit cannot take now: pauses and limits. Values outside of
+/// their range count as the nearest end.
 ///
-/// How long a [`Disk`](crate::Disk) goes on is for [`Options::patience`](crate::Options::patience).
+/// The table in the [crate documentation](crate#what-is-retried) lists what is retried.
+///
+/// [`Options::patience`](crate::Options::patience) limits how long a [`Disk`](crate::Disk) retries.
+#[doc(alias = "backoff")]
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RetryOptions {
-    /// The pause before the second try, 1 ms to 1 day. Each one after it is twice as long as the one
+    /// Pause before the first retry, 1 ms to 1 day. Each later pause is twice as long as the one
     /// before.
     pub first_pause: Duration,
-    /// No pause is longer; at least [`first_pause`](Self::first_pause), up to 1 day. Sessions that
-    /// end soon after each other are opened anew after these pauses, too.
+    /// The longest pause, at least [`first_pause`](Self::first_pause), up to 1 day. These pauses
+    /// also apply between reconnects of sessions that end soon after each other.
     pub max_pause: Duration,
-    /// After how many pauses a method of [`Session`](crate::Session) or
+    /// Number of pauses after which a method of [`Session`](crate::Session) or
     /// [`LogicalUnit`](crate::LogicalUnit) gives up; 0 sends each command once.
     pub max_pauses: u32,
-    /// How many UNIT ATTENTIONs in a row a command is sent again after, at once.
+    /// Number of UNIT ATTENTIONs in a row after which a command is retried immediately.
     pub max_attentions: u32,
-    /// How long a [`Disk`](crate::Disk) repeats a command that ends in ABORTED COMMAND, or whose data come damaged, which
-    /// may be the command's own fault; [`Options::patience`](crate::Options::patience) counts as well.
+    /// Time limit within which a [`Disk`](crate::Disk) retries a command that ends in ABORTED COMMAND, or whose
+    /// data arrives damaged, because the command itself may be the cause.
+    /// [`Options::patience`](crate::Options::patience) applies as well.
     pub aborted_patience: Duration,
-    /// How long a method of [`Session`](crate::Session) or [`LogicalUnit`](crate::LogicalUnit) waits while a port
-    /// changes its state towards the unit, where the unit does not say how long that may take (IMPLICIT TRANSITION
-    /// TIME, SPC-4 §6.37), 0 to 1 day.
+    /// Time limit within which a method of [`Session`](crate::Session) or [`LogicalUnit`](crate::LogicalUnit)
+    /// waits while a port changes its state towards the unit, 0 to 1 day. It applies if the unit
+    /// does not report how long that may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
+    #[doc(alias = "ALUA")]
     pub transition_patience: Duration,
 }
 
 impl Default for RetryOptions {
-    /// Pauses from 10 ms to 1 s, of which a unit makes 11, some five seconds in all; 8 UNIT
+    /// Pauses from 10 ms to 1 s, 11 of them for a unit, about five seconds in total; 8 UNIT
     /// ATTENTIONs; 5 s after ABORTED COMMAND; 60 s while a port changes its state.
     fn default() -> Self {
         Self {

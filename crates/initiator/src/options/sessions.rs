@@ -1,33 +1,35 @@
 //! How many sessions a disk shall have.
 
-/// How many sessions a [`Disk`](crate::Disk) shall have with its unit.
+/// Number of sessions of a [`Disk`](crate::Disk) with its unit.
 ///
-/// Several sessions have several TCP connections: where one stops at its windows or at loss, more
-/// carry more. Each has a command window of its own, and nothing on one waits for what was lost on
-/// another. What they may have under way is bounded together
+/// Each session has its own TCP connection: where one connection is limited by its windows or by
+/// loss, several carry more. Each session has its own command window, and nothing on one session
+/// waits for data that was lost on another. What they have in flight is limited together
 /// ([`Options::max_bytes_in_flight`](crate::Options)).
+#[doc(alias("multipath", "paths"))]
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Sessions {
-    /// As many as the link needs: at first by the tuner's plan, then more as long as the total
-    /// rises, and fewer when that changes nothing; at most so many, 1 to
-    /// [`MAX_FIXED`](Self::MAX_FIXED).
+    /// Chooses the number that the link needs: first by the tuner's plan, then more as long as the
+    /// total rate rises, and fewer when that changes nothing.
     Auto {
-        /// The most sessions at once.
+        /// The most concurrent sessions, 1 to [`MAX_FIXED`](Self::MAX_FIXED).
         max: u32,
     },
-    /// So many, 1 to [`MAX_FIXED`](Self::MAX_FIXED); what is beyond counts as that.
+    /// Opens this number of sessions, 1 to [`MAX_FIXED`](Self::MAX_FIXED); a larger number counts
+    /// as that.
     Fixed(u32),
 }
 
 impl Sessions {
-    /// By itself a disk takes no more; and no more than 32 but where loss keeps each of them small.
+    /// Default limit of [`Auto`](Self::Auto). A disk goes beyond 32 only if loss keeps each session
+    /// slow.
     pub const MAX: u32 = 64;
 
-    /// The most that can be asked for.
+    /// The largest number of sessions that can be asked for.
     pub const MAX_FIXED: u32 = 1024;
 
-    /// The most sessions at once.
+    /// Returns the largest number of concurrent sessions that this allows.
     #[must_use]
     pub const fn max(self) -> u32 {
         let (Self::Auto { max: count } | Self::Fixed(count)) = self;

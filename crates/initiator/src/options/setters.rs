@@ -4,7 +4,7 @@
 macro_rules! setters {
     ($($setter:ident($field:ident: $kind:ty)),* $(,)?) => {
         $(
-            #[doc = concat!("The same with this [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
             #[must_use]
             pub fn $setter(mut self, $field: $kind) -> Self {
                 self.$field = $field;

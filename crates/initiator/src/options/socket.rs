@@ -4,24 +4,27 @@ use std::time::Duration;
 
 use crate::options::setters::setters;
 
-/// How the kernel keeps a connection, beside what iSCSI does by itself.
+/// Socket options: keepalive by the kernel, in addition to the pings of iSCSI, and the network
+/// interfaces to use.
 ///
 /// The defaults are libiscsi's. Its `LIBISCSI_TCP_SYNCNT` has no counterpart:
-/// [`Options::connect_timeout`](crate::Options::connect_timeout) limits how long a connection may
-/// take.
+/// [`Options::connect_timeout`](crate::Options::connect_timeout) limits how long it may take to
+/// connect.
+#[doc(alias = "keepalive")]
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SocketOptions {
-    /// Silence after which the kernel asks whether the other end is still there, a second to
-    /// 32,767 (`TCP_KEEPIDLE`).
+    /// Idle time after which the kernel sends the first keepalive probe, 1 to 32,767 seconds
+    /// (`TCP_KEEPIDLE`).
     pub keepalive_idle: Duration,
-    /// Time between two such questions, a second to 32,767 (`TCP_KEEPINTVL`).
+    /// Time between two keepalive probes, 1 to 32,767 seconds (`TCP_KEEPINTVL`).
     pub keepalive_interval: Duration,
-    /// Questions without an answer after which the connection counts as lost, 1 to 127
+    /// Number of unanswered probes after which the connection counts as lost, 1 to 127
     /// (`TCP_KEEPCNT`).
     pub keepalive_count: u32,
-    /// How long sent data may stay without an acknowledgement before the connection counts as lost
+    /// Time that sent data may remain unacknowledged before the connection counts as lost
     /// (`TCP_USER_TIMEOUT`); `None` leaves it to the kernel.
+    #[doc(alias = "timeout")]
     pub user_timeout: Option<Duration>,
     /// Network interfaces to connect through, in turn; any if empty (`SO_BINDTODEVICE`).
     pub interfaces: Vec<String>,
@@ -48,9 +51,10 @@ impl SocketOptions {
         with_interfaces(interfaces: Vec<String>),
     }
 
-    /// Takes over libiscsi's variables: `LIBISCSI_TCP_KEEPIDLE` and `LIBISCSI_TCP_KEEPINTVL`
-    /// (seconds), `LIBISCSI_TCP_KEEPCNT`, `LIBISCSI_TCP_USER_TIMEOUT` (milliseconds) and
-    /// `LIBISCSI_BIND_INTERFACES` (names between commas). What is not a number counts as not set.
+    /// Applies libiscsi's environment variables: `LIBISCSI_TCP_KEEPIDLE` and
+    /// `LIBISCSI_TCP_KEEPINTVL` (seconds), `LIBISCSI_TCP_KEEPCNT`, `LIBISCSI_TCP_USER_TIMEOUT`
+    /// (milliseconds) and `LIBISCSI_BIND_INTERFACES` (names separated by commas). A value that is
+    /// not a number counts as not set.
     #[must_use]
     pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| variable(name).and_then(|value| value.trim().parse::<u32>().ok());

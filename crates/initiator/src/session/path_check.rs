@@ -25,16 +25,19 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Whoever does not answer a short ping in this time is gone.
 const SHORT: Duration = Duration::from_secs(30);
 
-/// Whether the path to a portal carries packets as long as both ends send them: see
+/// Whether the network path to a portal carries the largest packets that both ends send: see
 /// [`Initiator::check_path`](crate::Initiator::check_path).
+#[doc(alias("MTU", "PMTU"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PathCheck {
-    /// Packets of so many bytes arrive, in both directions if the target sends the data of a ping back.
+    /// Carries packets of this many bytes, in both directions if the target returns the data of a
+    /// ping.
     Passes(u32),
-    /// They do not, and shorter ones do.
+    /// Drops large packets and carries shorter ones, up to this limit.
     Swallows(SegmentLimit),
-    /// Nothing was shown: shorter ones do not arrive either, or the login led elsewhere.
+    /// Could not be checked: shorter packets do not arrive either, or the login led to another
+    /// portal.
     Unclear,
 }
 

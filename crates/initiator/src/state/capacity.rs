@@ -4,22 +4,23 @@ use iscsi_pdu::scsi::{Cdb, ReadCapacity10, ReadCapacity16};
 
 use crate::error::Error;
 
-/// How many blocks of which size a disk has (SBC-3, READ CAPACITY).
+/// Capacity and block size of a disk (SBC-3, READ CAPACITY).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Capacity {
-    /// The number of logical blocks.
+    /// Number of logical blocks.
     pub blocks: u64,
-    /// The length of a logical block, bytes, 1 to 2^20.
+    /// Length of a logical block, in bytes, 1 to 2^20.
     pub block_size: u32,
-    /// The length of a physical block, bytes.
+    /// Length of a physical block, in bytes.
     pub physical_block_size: u64,
     /// LBPME: blocks can be deallocated.
+    #[doc(alias = "thin provisioning")]
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
-    /// The unit knows READ CAPACITY (16): the other commands of 16 bytes are sent first, and those
-    /// of 10 bytes once it has refused them.
+    /// Whether the unit supports READ CAPACITY (16). If so, the 16-byte commands are sent first,
+    /// and the 10-byte ones once it has refused those.
     pub long_commands: bool,
 }
 
@@ -36,7 +37,7 @@ impl Capacity {
         })
     }
 
-    /// The capacity in bytes: as many of the blocks as 64 bits can count.
+    /// Returns the capacity in bytes, at most `u64::MAX`.
     pub fn bytes(&self) -> u64 {
         let block_size = u64::from(self.block_size);
         self.blocks.min(u64::MAX / block_size) * block_size

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::state::latency::Latency;
 
-/// What a request does, as far as it is told apart in statistics.
+/// What a request does, as far as statistics distinguish it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RequestKind {
     Read,
@@ -15,37 +15,38 @@ pub(crate) enum RequestKind {
     Other,
 }
 
-/// What was counted of requests of one kind.
+/// Statistics of the requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KindStats {
-    /// Requests that ended well.
+    /// Number of requests that succeeded.
     pub requests: u64,
-    /// Bytes of data that these moved.
+    /// Bytes of data that these requests moved.
     pub bytes: u64,
-    /// Requests that ended with an error.
+    /// Number of requests that failed.
     pub errors: u64,
-    /// How long those took that ended well.
+    /// Times of the successful requests.
     pub latency: Latency,
 }
 
-/// What was counted of requests. One whose future was dropped counts only while it is in flight.
+/// Statistics of requests by kind. A request whose future was dropped counts only while it is in
+/// flight.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RequestStats {
-    /// READ.
+    /// READ commands.
     pub reads: KindStats,
-    /// WRITE.
+    /// WRITE commands.
     pub writes: KindStats,
-    /// SYNCHRONIZE CACHE.
+    /// SYNCHRONIZE CACHE commands.
     pub flushes: KindStats,
-    /// UNMAP and WRITE SAME; the bytes are those that were sent, not those that became zero.
+    /// UNMAP and WRITE SAME commands; the bytes are those sent, not those that became zero.
     pub others: KindStats,
-    /// Requests that have begun and not ended.
+    /// Number of requests in flight.
     pub requests_in_flight: u64,
-    /// The bytes of data that these move.
+    /// Bytes of data of the requests in flight.
     pub bytes_in_flight: u64,
 }
 
@@ -68,7 +69,7 @@ impl KindStats {
 }
 
 impl RequestStats {
-    /// What is counted of each kind, with the word for it: read, write, flush, other.
+    /// Returns the statistics of each kind with its name: read, write, flush, other.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &KindStats)> {
         [
             ("read", &self.reads),
@@ -79,17 +80,18 @@ impl RequestStats {
         .into_iter()
     }
 
-    /// Requests of all kinds that ended well.
+    /// Returns the number of requests of all kinds that succeeded.
     pub fn requests(&self) -> u64 {
         self.kinds().map(|(_, kind)| kind.requests).sum()
     }
 
-    /// Requests of all kinds that ended with an error.
+    /// Returns the number of requests of all kinds that failed.
     pub fn errors(&self) -> u64 {
         self.kinds().map(|(_, kind)| kind.errors).sum()
     }
 
-    /// What was counted since an earlier snapshot of the same; what is in flight is that of now.
+    /// Returns what was counted since an earlier snapshot of the same statistics. What is in flight
+    /// is taken from the later one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -138,7 +140,7 @@ impl AddAssign<&Self> for RequestStats {
 /// So many ends are noted before they are counted together: to count one touches four cache lines, to note it one.
 const NOTED: usize = 32;
 
-/// Counts requests from many tasks at once.
+/// Counts requests from many tasks concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counted>);
 
@@ -180,7 +182,7 @@ pub(crate) struct Running<'a> {
 }
 
 impl Counters {
-    /// A request that moves so many bytes begins.
+    /// Counts the beginning of a request that moves `bytes` bytes.
     pub(crate) fn begin(&self, kind: RequestKind, bytes: u64) -> Running<'_> {
         self.lock().begin(bytes);
         Running { counters: self, kind, bytes, has_ended: false }
@@ -198,7 +200,7 @@ impl Counters {
 }
 
 impl Counted {
-    /// A request that moves so many bytes begins.
+    /// Counts the beginning of a request that moves `bytes` bytes.
     pub(crate) const fn begin(&mut self, bytes: u64) {
         self.requests_in_flight += 1;
         self.bytes_in_flight += bytes;

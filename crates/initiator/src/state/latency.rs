@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Values that agree in so many decimal digits are counted as one.
+/// Number of decimal digits in which values agree that are counted as one.
 const DIGITS: u8 = 2;
 /// Whatever takes longer counts as this long.
 const MAX: Duration = Duration::from_secs(3600);
 
-/// How long requests took, as a histogram: microseconds up to an hour, each to within one percent.
+/// Histogram of the times of requests: from one microsecond to an hour, with an error of at
+/// most one percent.
+#[doc(alias("histogram", "percentile", "round-trip time"))]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
     /// Microseconds; `None` until something is recorded.
@@ -18,44 +20,46 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// How many requests were recorded.
+    /// Returns the number of requests that were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
-    /// The time of all requests together, exactly.
+    /// Returns the exact total time of all requests.
     #[must_use]
     pub const fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// The mean; zero if nothing was recorded.
+    /// Returns the mean; zero if nothing was recorded.
     #[must_use]
     pub fn mean(&self) -> Duration {
         let seconds = self.sum.as_secs_f64() / self.count().max(1) as f64;
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
-    /// The shortest time; zero if nothing was recorded.
+    /// Returns the shortest time; zero if nothing was recorded.
     #[must_use]
     pub fn min(&self) -> Duration {
         micros(self.histogram.as_ref().map_or(0, Histogram::min))
     }
 
-    /// The longest time; zero if nothing was recorded.
+    /// Returns the longest time; zero if nothing was recorded.
     #[must_use]
     pub fn max(&self) -> Duration {
         micros(self.histogram.as_ref().map_or(0, Histogram::max))
     }
 
-    /// The time within which this share of the requests ended, 0 to 1; zero if nothing was recorded.
+    /// Returns the time within which this share of the requests ended, 0 to 1; zero if nothing was
+    /// recorded.
+    #[doc(alias = "percentile")]
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         micros(self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(share)))
     }
 
-    /// How many requests ended within this time.
+    /// Returns the number of requests that ended within this time.
     #[must_use]
     pub fn count_within(&self, time: Duration) -> u64 {
         self.histogram
@@ -63,14 +67,14 @@ impl Latency {
             .map_or(0, |histogram| histogram.count_between(0, whole_micros(time)))
     }
 
-    /// The buckets with requests in them, the shortest times first: each with the longest time that
-    /// counts there, and how many requests do.
+    /// Returns the buckets that hold requests, the shortest times first: for each, its longest time
+    /// and its number of requests.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let recorded = self.histogram.iter().flat_map(Histogram::iter_recorded);
         recorded.map(|bucket| (micros(bucket.value_iterated_to()), bucket.count_at_value()))
     }
 
-    /// What was recorded since an earlier snapshot of the same.
+    /// Returns what was recorded since an earlier snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = Self::default();

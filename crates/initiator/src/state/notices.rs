@@ -10,11 +10,11 @@ use iscsi_session::Notice;
 /// How many notices are kept for a listener who does not take them.
 const CAPACITY: usize = 64;
 
-/// What a target announces, from [`Session::notices`](crate::Session::notices) on until the session
-/// ends.
+/// Announcements of a target: a subscription from [`Session::notices`](crate::Session::notices).
 ///
-/// Up to 64 notices wait for a slow listener; then the oldest ones go, and [`missed`](Self::missed)
-/// counts them.
+/// It receives what the target announces after the subscription, until the session ends. Up to 64
+/// notices wait for a slow receiver; after that the oldest ones are dropped, and
+/// [`missed`](Self::missed) counts them.
 #[derive(Debug)]
 pub struct Notices(Arc<Mutex<Queue>>);
 
@@ -37,13 +37,14 @@ struct Listeners {
 }
 
 impl Notices {
-    /// Waits for the next notice; `None` when the session has ended and all have been taken. Dropping
-    /// the future loses none.
+    /// Waits for the next notice; `None` when the session has ended and all notices have been
+    /// received. Dropping the future loses none.
     pub async fn recv(&mut self) -> Option<Notice> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// The same for a hand-written future or stream: `Ready(None)` is the end.
+    /// Polls for the next notice, for a hand-written future or stream: `Ready(None)` when the
+    /// session has ended and all notices have been received.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Notice>> {
         let mut queue = lock(&self.0);
         if let Some(notice) = queue.notices.pop_front() {
@@ -56,7 +57,7 @@ impl Notices {
         Poll::Pending
     }
 
-    /// How many notices were dropped so far because they were not taken in time.
+    /// Returns how many notices were dropped because they were not received in time.
     pub fn missed(&self) -> u64 {
         lock(&self.0).missed
     }

@@ -8,7 +8,8 @@ use iscsi_pdu::scsi::TargetPortGroupSupport;
 
 use crate::state::capacity::Capacity;
 
-/// What a disk says of itself: identity, capacity and limits.
+/// Properties that a unit reports about itself: identity, capacity and limits.
+#[doc(alias = "inquiry")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
@@ -18,28 +19,32 @@ pub struct Profile {
     pub product: String,
     /// PRODUCT REVISION LEVEL.
     pub revision: String,
-    /// RMB: the medium can be taken out. Nothing is sent to the unit any more once it has told that another one may be
-    /// there ([`Error::MediumChanged`](crate::Error::MediumChanged)).
+    /// RMB: the medium is removable. Once the unit has reported that another medium may be there,
+    /// nothing more is sent to it ([`Error::MediumChanged`](crate::Error::MediumChanged)).
     pub removable: bool,
-    /// TPGS: whether the unit is reached through groups of ports with states of their own (SPC-4 §6.4.2).
+    /// TPGS: whether the unit is reached through groups of ports with separate states (SPC-4
+    /// §6.4.2).
+    #[doc(alias = "ALUA")]
     pub target_port_group_support: TargetPortGroupSupport,
-    /// The unit serial number (VPD page 80).
+    /// Unit serial number (VPD page 80).
     pub serial_number: Option<String>,
-    /// The best name of the unit (VPD page 83).
+    /// The strongest name of the unit (VPD page 83).
+    #[doc(alias("WWN", "NAA"))]
     pub designator: Option<Designator>,
-    /// How many blocks of which size.
+    /// Number of blocks, and their size.
     pub capacity: Capacity,
-    /// How much one command may do (VPD page B0); all zero if the unit does not say.
+    /// Limits of one command (VPD page B0); all zero if the unit does not report them.
     pub limits: BlockLimits,
-    /// What the medium is like (VPD page B1).
+    /// Properties of the medium (VPD page B1).
     pub characteristics: Option<BlockDeviceCharacteristics>,
-    /// How blocks are deallocated (VPD page B2).
+    /// Support for deallocating blocks (VPD page B2).
     pub provisioning: Option<LogicalBlockProvisioning>,
     /// WP: the unit does not allow writing.
     pub write_protected: bool,
-    /// DPOFUA: READ and WRITE take FUA.
+    /// DPOFUA: READ and WRITE accept the FUA bit.
     pub force_unit_access: bool,
-    /// WCE: writes end before they are on the medium. `None` if the unit does not say.
+    /// WCE: writes are answered before they are on the medium. `None` if the unit does not report
+    /// it.
     pub write_cache: Option<bool>,
 }
 

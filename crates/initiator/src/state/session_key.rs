@@ -4,19 +4,19 @@ use std::fmt;
 
 use iscsi_pdu::Isid;
 
-/// What tells a session apart from the others of its initiator, also when it is opened anew.
+/// Identifies a session among all sessions of its initiator, before and after a reconnect.
 ///
-/// A session that is lost and opened anew keeps its ISID; that is what the target reinstates it by
-/// (RFC 7143 §6.3.5). All else begins again: its TSIH, its connections, and all that is counted of it.
-/// So two readings with the same key, and the same [CID](crate::Reading::cid), are of one run of
-/// counters, while two with the same ISID are of one place in the disk.
+/// A session that is lost and reconnected keeps its ISID, by which the target reinstates it (RFC
+/// 7143 §6.3.5). Everything else begins again: its TSIH, its connections and its counters. So two
+/// readings with the same key and the same [CID](crate::Reading::cid) belong to one run of
+/// counters. Two keys with the same ISID belong to one position in the disk.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct SessionKey {
     /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
     pub isid: Isid,
-    /// How many times a session of that ISID was opened before: 0, and one more each time that a disk
-    /// has opened it anew.
+    /// Number of reconnects of this ISID: 0 at first, and one more each time that a disk has
+    /// reconnected the session.
     pub reopened: u32,
 }
 
@@ -26,14 +26,14 @@ impl SessionKey {
         Self { isid, reopened: 0 }
     }
 
-    /// The same session, opened anew.
+    /// Returns the key of the session after a reconnect.
     pub(crate) const fn next(self) -> Self {
         Self { reopened: self.reopened.saturating_add(1), ..self }
     }
 }
 
 impl Default for SessionKey {
-    /// That of no session: an ISID of zeros.
+    /// Returns the key of no session: an ISID of zeros.
     fn default() -> Self {
         Self::first(Isid::from_bytes([0; 6]))
     }
@@ -44,12 +44,12 @@ impl fmt::Display for SessionKey {
         self.isid.fmt(f)?;
         match self.reopened {
             0 => Ok(()),
-            count => write!(f, " (opened anew {count}\u{d7})"),
+            count => write!(f, " (reconnected {count}\u{d7})"),
         }
     }
 }
 
-/// The ISID as twelve hexadecimal digits.
+/// Serializes the ISID as twelve hexadecimal digits.
 #[cfg(feature = "serde")]
 impl serde::Serialize for SessionKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -3,41 +3,44 @@
 use iscsi_pdu::scsi::AdditionalSense;
 use tokio::sync::watch;
 
-/// Something that has changed about the unit of a disk.
+/// A change of the unit of a disk.
+#[doc(alias("event", "UNIT ATTENTION"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum UnitChange {
-    /// It has so many bytes now, and had others before. A unit says that it has changed (CAPACITY DATA HAS CHANGED),
-    /// and a session that is opened asks for it.
+    /// The capacity has changed. The unit reports it (CAPACITY DATA HAS CHANGED), and each new
+    /// session asks for it.
+    #[doc(alias = "resize")]
     Capacity {
-        /// As far as was known, bytes.
+        /// Capacity before, as far as it was known, in bytes.
         before: u64,
-        /// What the unit says now, bytes: [`Disk::capacity`](crate::Disk::capacity).
+        /// Capacity now, in bytes: [`Disk::capacity`](crate::Disk::capacity).
         now: u64,
     },
-    /// INQUIRY DATA HAS CHANGED: its name, its version or its other properties may be new. The disk has asked, or
-    /// asks before the next request, whether it is the same unit.
+    /// INQUIRY DATA HAS CHANGED: the name, the version or other properties may be new. Before the
+    /// next request, the disk checks that it is still the same unit.
     InquiryData,
-    /// REPORTED LUNS DATA HAS CHANGED: the target has other units than before:
+    /// REPORTED LUNS DATA HAS CHANGED: the target has other units than before: see
     /// [`Session::report_luns`](crate::Session::report_luns).
     ReportedLuns,
-    /// ASYMMETRIC ACCESS STATE CHANGED, or an implicit transition failed: other target ports serve the unit, or
-    /// others serve it better. The disk asks which, and follows.
+    /// ASYMMETRIC ACCESS STATE CHANGED, or an implicit transition failed: other target ports serve
+    /// the unit, or serve it better. The disk asks which ones, and uses them.
+    #[doc(alias("ALUA", "failover"))]
     AccessStates,
 }
 
-/// The changes of the unit of a disk, from [`Disk::changes`](crate::Disk::changes).
+/// Changes of the unit of a disk: a subscription from [`Disk::changes`](crate::Disk::changes).
 ///
-/// Each is told to whoever waits. Of several of one kind that come between two calls one is told, a change of
-/// capacity from what it was at the first to what it is after the last; so nothing piles up, however long nobody
-/// asks.
+/// Each subscription receives each change. Several changes of one kind between two calls are
+/// received as one: for a change of capacity, from the first value to the last. So nothing
+/// accumulates, however long no call is made.
 #[derive(Debug)]
 pub struct UnitChanges {
     news: watch::Receiver<News>,
     told: News,
 }
 
-/// What the unit has told so far.
+/// What the unit has reported so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct News {
     /// Before the first change and after the last one, bytes.
@@ -75,7 +78,7 @@ impl ChangeLog {
         });
     }
 
-    /// What is told from now on.
+    /// Subscribes to later changes.
     pub(crate) fn follow(&self) -> UnitChanges {
         let news = self.0.subscribe();
         let told = *news.borrow();
@@ -90,10 +93,11 @@ impl Default for ChangeLog {
 }
 
 impl UnitChanges {
-    /// Waits for the next one. `None` once the disk is gone, with all its handles.
+    /// Waits for the next change; `None` when all handles of the disk are dropped.
     ///
-    /// A unit tells each session at its next command (SAM-5 §5.14): as long as nothing is sent to it, nothing is
-    /// heard of it, unless [`Options::poll`](crate::Options::poll) has an idle disk ask. Dropping the future loses nothing.
+    /// A unit reports to each session at its next command (SAM-5 §5.14). So no change is seen while
+    /// no command is sent, unless [`Options::poll`](crate::Options::poll) makes an idle disk ask.
+    /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<UnitChange> {
         loop {
             let news = *self.news.borrow_and_update();
@@ -106,7 +110,7 @@ impl UnitChanges {
 }
 
 impl News {
-    /// One thing that is not told yet.
+    /// Takes one change that was not received yet.
     fn take(&mut self, news: &Self) -> Option<UnitChange> {
         if let Some((first, now)) = news.capacity
             && self.capacity != news.capacity

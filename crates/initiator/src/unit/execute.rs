@@ -40,7 +40,7 @@ struct Certainty {
     identity: bool,
     /// That it lets this session access blocks.
     membership: bool,
-    /// That it has told nothing else by then, over any connection.
+    /// The unit has reported nothing else by then, over any connection.
     proof: bool,
 }
 
@@ -52,16 +52,17 @@ enum Next {
     Fail(Error),
     /// That was it; the unit may tell more about it.
     Explain(Error),
-    /// It is sent again, maybe in a shorter form: at once, or after this time.
+    /// It is sent again, maybe in a shorter form: immediately, or after this time.
     Again(Option<Duration>),
 }
 
 impl LogicalUnit {
-    /// Sends a command once.
+    /// Sends a command once, without a retry.
     ///
     /// # Errors
-    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
-    /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit reports one, [`Error::Task`]
+    /// when no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    #[doc(alias("CDB", "passthrough"))]
     pub async fn execute(&self, command: Command) -> Result<Completion, Error> {
         self.execute_once(command).await
     }
@@ -252,7 +253,7 @@ impl LogicalUnit {
                 self.session.perform(command, permit, extent, &self.state, certainty.identity);
             let completion = match cancellation {
                 None => answer.await?,
-                // Boxed, since hardly a command can be given up by somebody else.
+                // Boxed, since only few commands can be cancelled from elsewhere.
                 Some(cancellation) => {
                     Box::pin(async move {
                         tokio::select! {

@@ -24,21 +24,24 @@ use crate::unit::transfer::Transfer;
 /// after a NOP-Out, since what is sent puts the end of that off.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 
-/// What a question may have under way while requests hold all that there is.
+/// Bytes that a question may have in flight while requests hold the whole budget.
 const QUESTION_BYTES: usize = 1 << 10;
 
 impl LogicalUnit {
-    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
-    /// the command and reports no volatile cache has nothing to bring.
+    /// Flushes the unit's cache: brings all that was written onto the medium (SYNCHRONIZE CACHE).
+    /// If the unit does not know the command and reports no volatile cache, nothing is to do.
+    ///
+    /// Dropping the future does not stop a flush that has begun: the next flush waits for its end.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when what was written before may
-    /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
-    /// earlier flush failed on the medium, be it that of another disk of the initiator. In doubt it is told.
-    /// Each handle is told of each loss once, as `fsync` tells each open file: a clone is a handle of its own,
-    /// and so is a stream of a disk.
+    /// As [`execute`](Self::execute).
     ///
-    /// Dropping the future does not stop the flush once its turn has come: the next one waits for its end.
+    /// [`Error::UnflushedWritesLost`] when earlier writes may be lost: the unit was reset, reports
+    /// later that a write has failed (a deferred error), or an earlier flush failed on the medium,
+    /// even one of another disk of this initiator. If it is not certain, the error is returned.
+    /// Each handle returns it once for each loss, as `fsync` does for each open file: a clone is a
+    /// separate handle, and so is a stream of a disk.
+    #[doc(alias("sync", "fsync", "SYNCHRONIZE CACHE"))]
     pub async fn flush(&self) -> Result<(), Error> {
         self.flush_alone().await
     }

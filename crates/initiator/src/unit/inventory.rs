@@ -19,7 +19,7 @@ impl Session {
         let Some(unit) = self.named_lun().map(|lun| self.logical_unit(lun)) else {
             return self.logged_in().await;
         };
-        // What comes of it is kept with the unit, or asked again by whoever wants to know.
+        // The result is kept with the unit, or asked for again by the caller that needs it.
         let mut probe = Box::pin(async move { drop(unit.profile().await) });
         tokio::select! {
             biased;
@@ -38,15 +38,18 @@ impl Session {
         LogicalUnit::new(self.clone(), lun, self.adopt_unit_state(lun, state))
     }
 
-    /// A logical unit of the target. Nothing is asked yet, so it need not exist.
+    /// Returns a handle to a logical unit of the target. Nothing is sent, so the unit need not
+    /// exist.
+    #[doc(alias = "LUN")]
     pub fn logical_unit(&self, lun: Lun) -> LogicalUnit {
         LogicalUnit::new(self.clone(), lun, self.unit_state(lun))
     }
 
-    /// The numbers of the target's logical units (SPC-4, REPORT LUNS).
+    /// Returns the numbers of the target's logical units (SPC-4, REPORT LUNS).
     ///
     /// # Errors
     /// As any command; see [`LogicalUnit::execute`].
+    #[doc(alias("LUN", "list"))]
     pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
         // A target without unit 0 may answer at the well known unit alone.
         match self.report_luns_at(Lun::ZERO).await {
@@ -55,12 +58,13 @@ impl Session {
         }
     }
 
-    /// The unit that the target lists by the number of `lun`, in another form: in flat space addressing below 256, or
-    /// above 255 as a bus and a number. That is how to ask for a unit which the target does not know as SAM has its
-    /// number spelled.
+    /// Finds the unit that the target lists with the number of `lun`, but in another form: in flat
+    /// space addressing below 256, or as a bus and a number above 255. Use it if the target does
+    /// not know a unit by the form that SAM-5 gives its number.
     ///
     /// # Errors
-    /// [`Error::NoSuchUnit`] if it lists none, or does not list its units; otherwise as [`report_luns`](Self::report_luns).
+    /// [`Error::NoSuchUnit`] if the target lists no such unit, or does not list its units;
+    /// otherwise as [`report_luns`](Self::report_luns).
     pub async fn listed_unit(&self, lun: Lun) -> Result<LogicalUnit, Error> {
         let listed = match self.report_luns().await {
             // A target that lists nothing has been asked all that there is to ask.

@@ -22,12 +22,13 @@ use crate::unit::transfer::{Expected, Transfer};
 /// What is asked for of a page of vital product data at first, bytes.
 const PAGE_START: u16 = u8::MAX as u16;
 
-/// A logical unit of the session's target: any command may be sent, and the common ones have
-/// methods. Addresses and lengths are in logical blocks.
+/// A logical unit of the session's target. It takes any command, and the common ones have methods.
+/// Addresses and lengths are in logical blocks.
 ///
-/// The methods try again what passes by itself, as the table in the [crate documentation](crate)
-/// says; [`execute`](Self::execute) does not. Dropping a future gives its command up. Unlike those
-/// of a [`Disk`](crate::Disk), writes to the same block are not kept in order.
+/// The methods retry a command after an error that passes by itself; the table in the [crate
+/// documentation](crate#what-is-retried) lists these errors. [`execute`](Self::execute) does not
+/// retry. Dropping a future cancels its command. Unlike a [`Disk`](crate::Disk), a logical unit
+/// does not keep writes to the same block in order.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -53,6 +54,7 @@ const PAGE_START: u16 = u8::MAX as u16;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "LUN")]
 #[derive(Clone, Debug)]
 pub struct LogicalUnit {
     pub(super) session: Session,
@@ -71,7 +73,7 @@ impl LogicalUnit {
         Self { session, lun, state, losses, questions: None, has_other_ports: false }
     }
 
-    /// Of which losses this handle has been told.
+    /// Which losses this handle has reported.
     pub(crate) const fn losses(&self) -> &LossCursor {
         &self.losses
     }
@@ -86,31 +88,31 @@ impl LogicalUnit {
         Self { has_other_ports: true, ..self.clone() }
     }
 
-    /// The session that the unit is reached through.
+    /// Returns the session that carries the commands of this unit.
     pub const fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The unit's number.
+    /// Returns the number of the unit.
     pub const fn lun(&self) -> Lun {
         self.lun
     }
 
-    /// A command for this unit, to be given data or a buffer and then
-    /// [executed](Self::execute).
+    /// Makes a command for this unit. Add data or a buffer to it, and then [execute](Self::execute)
+    /// it.
     pub const fn command(&self, cdb: Cdb) -> Command {
         Command::new(self.lun, cdb)
     }
 
-    /// Whether the unit takes commands (TEST UNIT READY).
+    /// Checks whether the unit accepts commands (TEST UNIT READY).
     ///
     /// # Errors
-    /// The sense data says why not; otherwise as [`execute`](Self::execute).
+    /// The sense data gives the reason if it does not; otherwise as [`execute`](Self::execute).
     pub async fn test_unit_ready(&self) -> Result<(), Error> {
         self.query(Cdb::test_unit_ready(), 0).await.map(drop)
     }
 
-    /// What the unit has to tell (REQUEST SENSE).
+    /// Returns what the unit has to report (REQUEST SENSE).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -119,7 +121,7 @@ impl LogicalUnit {
         self.ask(Cdb::request_sense(false, LEN), LEN.into(), Sense::decode).await
     }
 
-    /// What kind of device it is (INQUIRY).
+    /// Returns the type, vendor and product of the unit (INQUIRY).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -128,9 +130,9 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
-    /// A page of vital product data, as it came (INQUIRY); see [`vpd`](crate::scsi::vpd). A page of
-    /// more than 255 bytes takes two questions; where the unit refuses the second, these are its first
-    /// 255 bytes.
+    /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](crate::scsi::vpd) for
+    /// decoders. A page of more than 255 bytes takes two commands; if the unit refuses the second,
+    /// the first 255 bytes are returned.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -157,7 +159,7 @@ impl LogicalUnit {
         Ok(longer.map_or(start, BytesMut::freeze))
     }
 
-    /// Capacity of units of up to 2^32 - 1 blocks (READ CAPACITY (10)).
+    /// Returns the capacity of a unit of up to 2^32 - 1 blocks (READ CAPACITY (10)).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -165,7 +167,7 @@ impl LogicalUnit {
         self.ask(Cdb::read_capacity_10(), ReadCapacity10::LEN, ReadCapacity10::decode).await
     }
 
-    /// Capacity and provisioning (READ CAPACITY (16)).
+    /// Returns capacity and provisioning (READ CAPACITY (16)).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -178,7 +180,8 @@ impl LogicalUnit {
         self.ask(Cdb::report_luns(0, length), length as usize, ReportLuns::decode).await
     }
 
-    /// The current values of a mode page, or of all with [`ModeParameters::ALL_PAGES`] (MODE SENSE (10)).
+    /// Returns the current values of a mode page, or of all pages with
+    /// [`ModeParameters::ALL_PAGES`] (MODE SENSE (10)).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -187,7 +190,8 @@ impl LogicalUnit {
         self.ask(Cdb::mode_sense_10(page, LEN), LEN.into(), ModeParameters::decode_10).await
     }
 
-    /// Which blocks from `lba` on are mapped; as much as the unit tells at once (GET LBA STATUS).
+    /// Returns which blocks from `lba` on are mapped, as far as the unit reports in one answer (GET
+    /// LBA STATUS).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -197,7 +201,7 @@ impl LogicalUnit {
         self.ask(Cdb::get_lba_status(lba, LEN), LEN as usize, LbaStatus::decode).await
     }
 
-    /// Reads `blocks` from `lba` on (READ (16), or (10) from units that know no other).
+    /// Reads `blocks` blocks from `lba` on (READ (16), or READ (10) if the unit knows only that).
     ///
     /// # Errors
     /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Error::Length`] when the
@@ -207,8 +211,8 @@ impl LogicalUnit {
         self.read_all(Transfer::read(capacity, lba, blocks)?).await
     }
 
-    /// Reads whole blocks from `lba` on into a buffer, which comes back filled. The buffer's
-    /// length says how many. It is lost when the read fails.
+    /// Reads whole blocks from `lba` on into `buffer` and returns it filled; its length is the
+    /// number of bytes to read. The buffer is lost when the read fails.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Error::NotWholeBlocks`] when the buffer ends within a block.
@@ -223,7 +227,7 @@ impl LogicalUnit {
         expected.all_read(self.execute_with_retry(transfer).await?)
     }
 
-    /// Writes whole blocks from `lba` on (WRITE (16), or (10) to units that know no other).
+    /// Writes whole blocks from `lba` on (WRITE (16), or WRITE (10) if the unit knows only that).
     ///
     /// # Errors
     /// As [`read_into`](Self::read_into).
@@ -232,16 +236,17 @@ impl LogicalUnit {
         self.modify(Transfer::write(capacity, lba, data.into())?).await
     }
 
-    /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
+    /// Deallocates blocks (UNMAP). The caller must keep to the limits of VPD page B0.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
+    #[doc(alias("trim", "discard"))]
     pub async fn unmap(&self, list: &UnmapList) -> Result<(), Error> {
         self.modify(Transfer::unmap(list)).await
     }
 
-    /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16), or (10) to
-    /// units that know no other).
+    /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16), or WRITE SAME
+    /// (10) if the unit knows only that).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -255,7 +260,7 @@ impl LogicalUnit {
         self.modify(Transfer::write_same(lba, blocks, block.into(), flags)).await
     }
 
-    /// Resets the unit: all its tasks, of all initiators, are aborted (LOGICAL UNIT RESET).
+    /// Resets the unit: aborts all its tasks, of all initiators (LOGICAL UNIT RESET).
     ///
     /// # Errors
     /// When the session ends first. A refusal is a [`FunctionResponse`].

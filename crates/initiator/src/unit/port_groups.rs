@@ -14,27 +14,30 @@ use crate::unit::transfer::Transfer;
 /// No list of groups is longer, bytes: 65536 ports would make half of it.
 const MAX_LEN: u32 = 1 << 20;
 
-/// Which port a session came to.
+/// The target port that a session is connected to.
+#[doc(alias = "ALUA")]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TargetPort {
-    /// The relative target port identifier (SPC-4 §7.8.6.7), if the unit tells it.
+    /// Relative target port identifier (SPC-4 §7.8.6.7), if the unit reports it.
     pub relative_id: Option<u16>,
-    /// The number of the target port group that it is in (SPC-4 §7.8.6.8), if the unit tells it.
+    /// Number of the target port group of the port (SPC-4 §7.8.6.8), if the unit reports it.
     pub group: Option<u16>,
 }
 
 impl LogicalUnit {
-    /// The groups of ports that the unit is reached through, and the state of each towards it (REPORT TARGET PORT
-    /// GROUPS, SPC-4 §6.37). A [`Disk`](crate::Disk) asks by itself where the unit has any, and follows.
+    /// Returns the groups of ports that lead to the unit, with the state of each group (REPORT
+    /// TARGET PORT GROUPS, SPC-4 §6.37). A [`Disk`](crate::Disk) asks by itself if the unit has
+    /// port groups, and uses the best ports.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute): a unit that has no port groups does not know the command.
+    /// As [`execute`](Self::execute): a unit without port groups does not know the command.
+    #[doc(alias("ALUA", "RTPG", "multipath"))]
     pub async fn target_port_groups(&self) -> Result<TargetPortGroups, Error> {
         self.ask_port_groups(Self::patience).await
     }
 
-    /// Which port, of which group, this session came to (VPD page 83).
+    /// Returns the port, and its group, that this session is connected to (VPD page 83).
     ///
     /// # Errors
     /// As [`vital_product_data`](Self::vital_product_data).
@@ -43,12 +46,13 @@ impl LogicalUnit {
         Ok(TargetPort { relative_id: page.relative_target_port(), group: page.target_port_group() })
     }
 
-    /// Asks the array to bring groups of ports into other states (SET TARGET PORT GROUPS, SPC-4 §6.45). It is sent
-    /// once, and nothing here ever sends it by itself: it takes the unit away from others who use it through another
-    /// port.
+    /// Asks the array to change the states of groups of ports (SET TARGET PORT GROUPS, SPC-4
+    /// §6.45). It is sent once, and no disk ever sends it by itself, because it takes the unit away
+    /// from hosts that use it through another port.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute): where TPGS does not say that the array takes it, it refuses.
+    /// As [`execute`](Self::execute): the unit refuses it unless TPGS says that it accepts it.
+    #[doc(alias("ALUA", "STPG", "failover"))]
     pub async fn set_target_port_groups(&self, states: &SetTargetPortGroups) -> Result<(), Error> {
         let cdb = Cdb::set_target_port_groups(states.parameter_list_length());
         self.execute(self.command(cdb).with_write(states.encode())).await.map(drop)

@@ -1,4 +1,4 @@
-//! The questions a disk is asked first: all at once, so that they cost one round trip.
+//! The commands that read the properties of a disk: all are sent together, so that they cost one round trip.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::unit::logical_unit::LogicalUnit;
 const MODE_LEN: u8 = 252;
 
 impl LogicalUnit {
-    /// Identity, capacity and limits; asked for once and then remembered. All questions go out
-    /// together, so the first call takes one round trip.
+    /// Returns identity, capacity and limits of the unit. They are read by the first call and then
+    /// remembered. All commands are sent together, so the first call takes one round trip.
     ///
     /// # Errors
     /// [`Error::NoSuchUnit`], [`Error::NotABlockDevice`], or as [`execute`](Self::execute).

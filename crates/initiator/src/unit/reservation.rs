@@ -12,7 +12,7 @@ use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
 impl LogicalUnit {
-    /// The keys that are registered with the unit (PERSISTENT RESERVE IN with READ KEYS).
+    /// Returns the keys that are registered with the unit (PERSISTENT RESERVE IN with READ KEYS).
     ///
     /// # Errors
     /// As [`execute`](Self::execute); a unit without persistent reservations refuses it.
@@ -27,7 +27,8 @@ impl LogicalUnit {
         self.reserve_in(PersistentReserveIn::ReadKeys, length, RegisteredKeys::decode).await
     }
 
-    /// The reservation of the unit, if there is one (PERSISTENT RESERVE IN with READ RESERVATION).
+    /// Returns the reservation of the unit, if there is one (PERSISTENT RESERVE IN with READ
+    /// RESERVATION).
     ///
     /// # Errors
     /// As [`registered_keys`](Self::registered_keys).
@@ -36,7 +37,8 @@ impl LogicalUnit {
         self.reserve_in(question, HeldReservation::LEN, HeldReservation::decode).await
     }
 
-    /// Which reservations the unit can have (PERSISTENT RESERVE IN with REPORT CAPABILITIES).
+    /// Returns which reservations the unit supports (PERSISTENT RESERVE IN with REPORT
+    /// CAPABILITIES).
     ///
     /// # Errors
     /// As [`registered_keys`](Self::registered_keys).
@@ -46,8 +48,8 @@ impl LogicalUnit {
         self.reserve_in(question, length, ReservationCapabilities::decode).await
     }
 
-    /// Each registration with its nexus (PERSISTENT RESERVE IN with READ FULL STATUS), which not every unit
-    /// tells.
+    /// Returns each registration with its nexus (PERSISTENT RESERVE IN with READ FULL STATUS). Not
+    /// every unit supports it.
     ///
     /// # Errors
     /// As [`registered_keys`](Self::registered_keys).
@@ -61,11 +63,12 @@ impl LogicalUnit {
         self.reserve_in(question, status.allocation_length(), FullStatus::decode).await
     }
 
-    /// Changes registrations or the reservation, for the nexus of this session (PERSISTENT RESERVE OUT).
+    /// Changes registrations or the reservation, for the nexus of this session (PERSISTENT RESERVE
+    /// OUT).
     ///
     /// # Errors
-    /// [`Error::Status`] with RESERVATION CONFLICT where the nexus is not registered by the key that it names, or
-    /// another holds the unit; otherwise as [`execute`](Self::execute).
+    /// [`Error::Status`] with RESERVATION CONFLICT when the nexus is not registered by the key in
+    /// `change`, or when another initiator holds the unit; otherwise as [`execute`](Self::execute).
     pub async fn persistent_reserve_out(&self, change: &PersistentReserveOut) -> Result<(), Error> {
         self.reserve_out(change).await
     }

@@ -3,64 +3,66 @@
 use iscsi_pdu::{NameError, TargetAddressError};
 use thiserror::Error;
 
-/// What is wrong with a URL. No variant repeats a password.
+/// Fault of a URL. No variant repeats a password.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// It does not begin as it should.
+    /// The URL does not begin with `iscsi://`.
     #[error("{0:?} is no iSCSI URL; write iscsi://host/target/lun")]
     Scheme(String),
-    /// iSER runs over RDMA, which this initiator does not.
+    /// The URL asks for iSER, which runs over RDMA; this initiator does not support it.
     #[error("iSER is not supported; use an iscsi:// URL without the option iser")]
     Iser,
-    /// No host is named.
+    /// The URL names no host.
     #[error("the URL names no host; write iscsi://host/target/lun")]
     NoHost,
     /// The portal is not a host with an optional port.
     #[error("{0}; write host, host:port or [ipv6]:port")]
     Portal(#[from] TargetAddressError),
-    /// A second `@`.
+    /// The URL has a second `@`.
     #[error("the URL holds a second @; write one in a user name or password as %40")]
     SecondAt,
-    /// An `@` behind the first `?`: the options may have begun in the middle of a password.
+    /// The URL has an `@` after the first `?`: the options may have begun in the middle of a
+    /// password.
     #[error(
         "an @ stands behind the first ? of the URL; write ? in a user name or password as %3F, \
          and @ in an option as %40"
     )]
     AtBehindQuestionMark,
-    /// A logical unit, but no target.
+    /// The URL names a logical unit, but no target.
     #[error("the URL names a logical unit but no target; write iscsi://host/target/lun")]
     NoTarget,
     /// The target name is not an iSCSI name (RFC 7143 §4.2.7).
     #[error("{0}; write iscsi://host/target/lun")]
     Target(#[from] NameError),
-    /// The logical unit number is not one.
+    /// The logical unit number is not a number in its range.
     #[error("{0:?} is no logical unit number; use 0 to 16383")]
     Lun(String),
-    /// Something stands behind the logical unit number.
+    /// The URL continues after the logical unit number.
     #[error("{0:?} stands behind the logical unit number, where the URL must end")]
     Trailing(String),
-    /// Credentials without a user.
+    /// The URL has credentials without a user.
     #[error("the credentials before the @ name no user; write iscsi://USER@HOST/...")]
     NoUser,
-    /// A user, but no password, neither in the URL nor in the environment.
+    /// The URL has a user, but there is no password, neither in the URL nor in the environment.
     #[error(
         "user {0:?} has no password; put it into a password file, or into the variable LIBISCSI_CHAP_PASSWORD"
     )]
     MissingPassword(String),
-    /// A user of the target, but no password of the target, neither in the URL nor in the environment.
+    /// The URL has a user of the target, but there is no password of the target, neither in the URL
+    /// nor in the environment.
     #[error(
         "the target's user {0:?} has no password, so the target would have nothing to prove; put the password into a file \
          for the target's password, or into the variable LIBISCSI_CHAP_TARGET_PASSWORD"
     )]
     MissingTargetPassword(String),
-    /// A password, but no user, neither in the URL nor in the environment.
+    /// The URL has a password, but there is no user, neither in the URL nor in the environment.
     #[error(
         "there is a password (perhaps in LIBISCSI_CHAP_PASSWORD), but no user; name the user as in iscsi://USER@HOST/..., \
          or in the variable LIBISCSI_CHAP_USERNAME, or remove the password"
     )]
     PasswordAlone,
-    /// A variable of the environment that names a user and is not UTF-8.
+    /// A variable of the environment that names a user is not UTF-8.
     #[error("the variable {0} is not UTF-8, as a user name must be")]
     Variable(&'static str),
     /// Mutual CHAP needs credentials of the initiator as well (RFC 7143 §12.1.3).
@@ -69,30 +71,31 @@ pub enum UrlError {
          user as in iscsi://USER@HOST/..., or in the variable LIBISCSI_CHAP_USERNAME"
     )]
     TargetCredentialsAlone,
-    /// An option that does not exist.
+    /// The URL has an option that does not exist.
     #[error("there is no URL option {0:?}; check its spelling")]
     UnknownOption(String),
-    /// An option that does not exist behind `target_password`, of which it may be a part.
+    /// The URL has an option behind `target_password` that does not exist; it may be a part of the
+    /// password.
     #[error(
         "a URL option behind target_password does not exist; check its spelling, and write & in \
          a password as %26"
     )]
     UnknownOptionBehindPassword,
-    /// An option that was given before.
+    /// The URL has an option twice that may be given once.
     #[error("the URL option {0} stands there twice")]
     RepeatedOption(&'static str),
-    /// The value of an option is none it can have.
+    /// The value of an option is not allowed.
     #[error("the URL option {option} must be {expected}")]
     OptionValue {
-        /// The option's name.
+        /// Name of the option.
         option: &'static str,
-        /// What it may be.
+        /// Values that are allowed.
         expected: &'static str,
     },
-    /// A part is not UTF-8 once its escapes are decoded.
+    /// A part of the URL is not UTF-8 after its escapes are decoded.
     #[error("the {0} is not UTF-8 once its %-escapes are decoded")]
     Encoding(&'static str),
-    /// A URL for discovery where a target is needed.
+    /// The URL is for discovery, but a target is needed.
     #[error("the URL names no target; write iscsi://host/target/lun, or use discovery")]
     PortalOnly,
 }

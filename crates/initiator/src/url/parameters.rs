@@ -7,11 +7,11 @@ use iscsi_session::{Chap, ChapAlgorithm, DigestOffer, Offer, Timeouts};
 
 use crate::options::redirects::Redirects;
 
-/// Session parameters that a URL may set; `None` leaves the initiator's own.
+/// Session parameters that a URL may set; `None` keeps the initiator's option.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Parameters {
-    /// The only CHAP algorithm to offer.
+    /// CHAP algorithm to offer, and no other.
     pub chap_algorithm: Option<ChapAlgorithm>,
     /// Whether a CHAP secret below 96 bits may be used (RFC 7143 §9.2.1).
     pub allow_short_secret: Option<bool>,
@@ -33,17 +33,20 @@ pub struct Parameters {
     pub first_burst_length: Option<u32>,
     /// MaxOutstandingR2T (RFC 7143 §13.17).
     pub max_outstanding_r2t: Option<u16>,
-    /// Seconds a command may take; 0 for ever.
+    /// Time limit of a command, in seconds; 0 sets none.
     pub command_timeout: Option<u32>,
-    /// Seconds that connect and login may take.
+    /// Time limit of connect and login together, in seconds.
     pub login_timeout: Option<u32>,
-    /// Seconds that a disk puts up with what may pass by itself.
+    /// Time limit of a disk for errors that may pass by themselves, in seconds:
+    /// [`Options::patience`](crate::Options::patience).
     pub patience: Option<u32>,
-    /// Seconds that a target is waited for that is not there yet.
+    /// Time limit for a target that is not there yet, in seconds:
+    /// [`Options::open_patience`](crate::Options::open_patience).
     pub open_patience: Option<u32>,
-    /// Seconds after which the unit of an idle disk is asked for changes; 0 for never.
+    /// Interval at which an idle disk asks its unit for changes, in seconds; 0 for never:
+    /// [`Options::poll`](crate::Options::poll).
     pub poll: Option<u32>,
-    /// By what the sessions of a disk are registered with its unit (SPC-4 §5.13).
+    /// Key that registers the sessions of a disk with its unit (SPC-4 §5.13).
     pub reservation_key: Option<ReservationKey>,
 }
 

@@ -11,11 +11,12 @@ use iscsi_tuner::{
 
 use crate::state::session_key::SessionKey;
 
-/// A connection of a session at one moment: what the kernel tells of it, what it waited for so far,
-/// and the plan it runs under.
+/// A measurement of one connection at one moment: TCP_INFO of the kernel, what the connection
+/// waited for so far, and its plan.
 ///
-/// Two readings of one connection, those with the same session and CID, tell what held it back between them:
-/// [`diagnose_since`](Self::diagnose_since).
+/// Compare two readings of the same session and CID to learn what held the connection back between
+/// them: [`diagnose_since`](Self::diagnose_since).
+#[doc(alias = "TCP_INFO")]
 #[derive(Clone, Debug)]
 pub struct Reading {
     pub(crate) at: Instant,
@@ -39,67 +40,67 @@ pub(crate) struct PlanBasis {
 }
 
 impl Reading {
-    /// When it was taken.
+    /// Returns when the reading was taken.
     #[must_use]
     pub const fn at(&self) -> Instant {
         self.at
     }
 
-    /// The session that the connection belongs to; with [`cid`](Self::cid) it names the connection.
+    /// Returns the session of the connection; with [`cid`](Self::cid) it identifies the connection.
     #[must_use]
     pub const fn session(&self) -> SessionKey {
         self.session
     }
 
-    /// The connection, by its number in the session (RFC 7143 §11.12.7).
+    /// Returns the number of the connection in its session (RFC 7143 §11.12.7).
     #[must_use]
     pub const fn cid(&self) -> Cid {
         self.cid
     }
 
-    /// What the kernel told of the connection.
+    /// Returns what the kernel reported about the connection (`TCP_INFO`).
     #[must_use]
     pub const fn tcp_info(&self) -> &TcpInfo {
         &self.info
     }
 
-    /// Bytes of command data that the connection had moved, both directions.
+    /// Returns how many bytes of command data the connection had moved, in both directions.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The plan in force.
+    /// Returns the plan in force.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.basis.plan
     }
 
-    /// What the kernel granted of it.
+    /// Returns what the kernel granted of the plan.
     #[must_use]
     pub fn granted(&self) -> &Granted {
         &self.basis.granted
     }
 
-    /// What was measured by then.
+    /// Returns what had been measured of the link by then.
     #[must_use]
     pub fn measurement(&self) -> &Measurement {
         &self.basis.measurement
     }
 
-    /// What this host permits.
+    /// Returns the limits of this host.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.basis.limits
     }
 
-    /// The interface that the connection leaves by, if it was found.
+    /// Returns the network interface that the connection uses, if it was found.
     #[must_use]
     pub fn interface(&self) -> Option<&Interface> {
         self.basis.interface.as_ref()
     }
 
-    /// What held the connection back since an earlier reading of it.
+    /// Returns what held the connection back since an earlier reading of it.
     #[must_use]
     pub fn diagnose_since(&self, earlier: &Self) -> Diagnosis {
         let observation = Observation::new(

@@ -39,18 +39,18 @@ impl Device for Disk {
         self.attentions()
     }
 
-    /// The name of the initiator, and the ISIDs that its sessions may have. Of a disk that was opened over the session of
-    /// somebody else nothing is told.
+    /// Returns the name of the initiator, and the ISIDs that the sessions of the disk may have;
+    /// `None` for a disk that was opened over an existing session.
     fn leaves(&self) -> Option<String> {
         self.opener.as_ref().map(|opener| opener.leaves())
     }
 
-    /// Logs in once under each of these ISIDs, and out again: at the login the target ends what is left of the session
-    /// that had it (RFC 7143 §6.3.5).
-    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+    /// Logs in once under each of these ISIDs, and logs out again: at the login the target ends
+    /// what is left of the session that had the ISID (RFC 7143 §6.3.5).
+    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
         Box::pin(async move {
             let opener = self.opener.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-            opener.end_left(told).await
+            opener.end_left(left).await
         })
     }
 

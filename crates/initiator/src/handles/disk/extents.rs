@@ -1,6 +1,6 @@
 //! Which parts of a disk hold data (SBC-3 §5.3, GET LBA STATUS).
 //!
-//! Whoever skips a hole relies on it, so a hole is only what the unit says in so many words: an answer
+//! A caller that skips a hole relies on it, so a hole is only what the unit reports explicitly: an answer
 //! that contradicts itself is no answer, and the whole range counts as data.
 
 use std::ops::Range;
@@ -25,27 +25,30 @@ const MAX_QUESTIONS: usize = 64;
 pub(super) type States = Vec<(Range<u64>, ExtentState)>;
 
 impl Disk {
-    /// What is known of the bytes of a range without reading them (GET LBA STATUS): extents in order,
-    /// without a gap, from `offset` on; no two neighbours are in the same state. There is at least one
-    /// unless the range is empty, and there are [`Extent::MAX_TOLD`] at most. They may end before the
-    /// range does: ask again from the [end](Extent::end) of the last.
+    /// Returns what is known of the bytes of a range without reading them (GET LBA STATUS). The
+    /// extents are in order, without a gap, from `offset` on; two neighbours differ in state. There
+    /// is at least one extent unless the range is empty, and at most [`Extent::MAX_TOLD`]. The
+    /// extents may end before the range does: to continue, ask again from the [end](Extent::end) of
+    /// the last one.
     ///
-    /// All is data on a unit that is not thinly provisioned, does not know the command, or
-    /// contradicts itself; it is not asked again then. Blocks that the unit has deallocated read as zeros only where it says so (LBPRZ), otherwise they are
-    /// [`ExtentState::Unknown`]. Every write that had ended when this was called shows; one that begins
-    /// meanwhile may show or not, also one of another initiator.
+    /// A unit that is not thinly provisioned, does not know the command, or contradicts itself is
+    /// reported as data throughout, and is not asked again. Deallocated blocks read as zeros only
+    /// if the unit reports so (LBPRZ); otherwise they are [`ExtentState::Unknown`]. Every write
+    /// that had returned before this call shows. A concurrent write, also one of another initiator,
+    /// may show or not.
     ///
-    /// The unit is asked one question, so that the caller decides whether the next one is worth its time:
-    /// many units tell one extent an answer.
+    /// Each call sends one command, so that the caller decides whether the next one is worth its
+    /// time: many units report one extent in each answer.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
+    #[doc(alias("GET LBA STATUS", "SEEK_HOLE", "sparse"))]
     pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
         self.told(offset, len, ANSWER_LEN).await
     }
 
-    /// The first of these [`extents`](Self::extents), in an answer of the unit that has room for one only;
-    /// `None` of an empty range.
+    /// Returns the first of the [`extents`](Self::extents) of a range, from an answer that has room
+    /// for one only; `None` if the range is empty.
     ///
     /// # Errors
     /// As [`extents`](Self::extents).

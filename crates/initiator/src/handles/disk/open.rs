@@ -39,7 +39,10 @@ use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
 
 impl Session {
-    /// The disk that the URL names.
+    /// Opens the disk that the URL of the session names.
+    ///
+    /// Its requests use this session only: a disk that is opened this way does not reconnect.
+    /// [`Initiator::disk`](crate::Initiator::disk) opens one that does.
     ///
     /// # Errors
     /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk`].
@@ -60,11 +63,12 @@ impl Session {
 }
 
 impl LogicalUnit {
-    /// The unit as a byte-addressed disk, registered by its [key](crate::Options::reservation_key) if it has one.
+    /// Opens the unit as a byte-addressed disk, and registers it by its
+    /// [key](crate::Options::reservation_key) if the options have one.
     ///
     /// # Errors
-    /// As [`profile`](Self::profile); [`Error::Unsupported`] if there is a key, and the unit has no persistent
-    /// reservations.
+    /// As [`profile`](Self::profile); [`Error::Unsupported`] if there is a key, and the unit has no
+    /// persistent reservations.
     pub async fn disk(&self) -> Result<Disk, Error> {
         let profile = self.profile().await?;
         self.register().await?;
@@ -142,7 +146,7 @@ impl PortalNames {
             Ok(_) => return,
             Err(_) => format!("no answer within {} ms", limit.as_millis()),
         };
-        report.note(format!("nobody tells the portals of the target: {why}"));
+        report.note(format!("the target has not reported its portals: {why}"));
     }
 }
 

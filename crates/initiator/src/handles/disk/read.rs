@@ -21,8 +21,8 @@ const MIN_SHAPED_LEN: usize = 4096;
 impl Disk {
     /// Reads `len` bytes from `offset` on.
     ///
-    /// The memory of a long read is used again for another one once all that shares it is dropped, as long as the disk
-    /// is busy. Who wants memory of his own [reads into](Self::read_into) it.
+    /// While the disk is busy, the memory of a long read is reused for a later one, once every
+    /// `Bytes` that shares it is dropped. To supply the buffer, use [`read_into`](Self::read_into).
     ///
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::read`](crate::LogicalUnit::read).
@@ -34,9 +34,9 @@ impl Disk {
         Ok(data.slice(head..head + len))
     }
 
-    /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
-    /// The bytes land there from the socket if offset and length are whole blocks, otherwise they
-    /// are copied. The buffer is lost when the read fails.
+    /// Reads from `offset` on into `buffer` and returns it filled; its length is the number of
+    /// bytes to read. If offset and length are whole blocks, the bytes land in the buffer directly
+    /// from the socket; otherwise they are copied. The buffer is lost when the read fails.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::read`](crate::LogicalUnit::read).
@@ -52,8 +52,8 @@ impl Disk {
         Ok(buffer)
     }
 
-    /// The same with a buffer of `len` bytes that the pool gives: if offset and length are whole blocks of one
-    /// command, when the first data come.
+    /// Reads `len` bytes from `offset` on into a buffer from the pool. If offset and length are
+    /// whole blocks of one command, the buffer is taken when the first data arrives.
     ///
     /// # Errors
     /// As [`read_into`](Self::read_into).
@@ -110,7 +110,7 @@ impl Disk {
         offset: u64,
         mut buffer: BytesMut,
     ) -> BoxFuture<'_, Result<BytesMut, Error>> {
-        /// Concurrent parts while less than the unit gives is read at once.
+        /// Concurrent parts while less than the unit gives is in flight.
         const FEW: usize = 8;
         boxed(async move {
             let mut lba = self.lba(offset);
@@ -131,7 +131,7 @@ impl Disk {
         })
     }
 
-    /// How long one command of a read of so many bytes had better be, bytes, whole blocks.
+    /// The length that suits one command of a read of `len` bytes, in bytes, whole blocks.
     fn longest_read_of(&self, len: usize) -> usize {
         let longest = self.longest_shaped();
         if len <= ReadLimit::SHORTEST {

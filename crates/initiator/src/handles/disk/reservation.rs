@@ -23,7 +23,7 @@ const LOOKS: u32 = 4;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Disk {
-    /// The keys that are registered with the unit.
+    /// Returns the keys that are registered with the unit.
     ///
     /// # Errors
     /// As [`LogicalUnit::registered_keys`](crate::LogicalUnit::registered_keys).
@@ -31,7 +31,7 @@ impl Disk {
         self.unit().registered_keys().await
     }
 
-    /// The reservation of the unit, if there is one.
+    /// Returns the reservation of the unit, if there is one.
     ///
     /// # Errors
     /// As [`LogicalUnit::reservation`](crate::LogicalUnit::reservation).
@@ -39,24 +39,26 @@ impl Disk {
         self.unit().reservation().await
     }
 
-    /// Reserves the unit, by the [key](crate::Options::reservation_key) of the disk. All its sessions are
-    /// registered by that; a type that does not admit all who are registered admits one session alone, so a disk
-    /// of several wants one that does.
+    /// Reserves the unit, by the [key](crate::Options::reservation_key) of the disk, which
+    /// registers all its sessions. A type that does not admit all registrants admits one session
+    /// only, so a disk of several sessions needs a type that does.
     ///
     /// # Errors
-    /// [`Error::NoReservationKey`]; otherwise as [`LogicalUnit::persistent_reserve_out`](crate::LogicalUnit::persistent_reserve_out).
+    /// [`Error::NoReservationKey`]; otherwise as
+    /// [`LogicalUnit::persistent_reserve_out`](crate::LogicalUnit::persistent_reserve_out).
     pub async fn reserve(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
         let change = PersistentReserveOut::Reserve { key, reservation_type };
         self.unit().persistent_reserve_out(&change).await
     }
 
-    /// Gives up the reservation of this type that a session of the disk holds. Each of them is asked to, for
-    /// one alone can, and those that do not hold it change nothing. Then the unit is asked whether it is gone: what
-    /// reserved the unit may be a session that is lost, or has come back through another port.
+    /// Releases the reservation of this type that a session of the disk holds. Each session asks
+    /// for it, because only the holder can release; the others change nothing. Then the unit is
+    /// asked whether the reservation is gone: its holder may be a session that was lost, or that
+    /// has reconnected through another port.
     ///
     /// # Errors
-    /// [`Error::StillReserved`] if the key of the disk holds the unit all the same; otherwise as
+    /// [`Error::StillReserved`] if the key of the disk still holds the reservation; otherwise as
     /// [`reserve`](Self::reserve).
     pub async fn release(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
@@ -81,11 +83,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Fences others off: ends all registrations by the key `victim`, and takes the reservation over, with this
-    /// type, if one of them holds it. With `abort`, what they have under way ends as well.
+    /// Fences other hosts off: ends all registrations by the key `victim`, and takes over the
+    /// reservation, with this type, if one of them holds it. With `abort`, their commands in flight
+    /// are aborted as well.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve); RESERVATION CONFLICT also if nobody is registered by that key.
+    /// As [`reserve`](Self::reserve); RESERVATION CONFLICT also if no initiator is registered by
+    /// that key.
+    #[doc(alias("fence", "fencing"))]
     pub async fn preempt(
         &self,
         victim: ReservationKey,
@@ -101,17 +106,23 @@ impl Disk {
         self.unit().persistent_reserve_out(&change).await
     }
 
-    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key), with the type "write exclusive, registrants
-    /// only". It succeeds only if no other key is registered, so nobody else can write. A host that registers later can write, and a
-    /// host that preempts the key takes the unit over: reservations bind those who follow them. The reservation ends with the disk.
+    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key), with
+    /// the type "write exclusive, registrants only".
     ///
-    /// A killed process leaves its registrations and its reservation at the unit. `is_left_behind` tells such keys: their registrations
-    /// are removed, and the commands of their sessions are aborted (PREEMPT AND ABORT, SPC-4 §5.13.11.2.6). It is not asked about the key of
-    /// this disk, so each process needs a key of its own.
+    /// It succeeds only if no other key is registered, so that no other host can write. A host that
+    /// registers later can write, and a host that preempts the key takes over the unit:
+    /// reservations bind only hosts that use them. The reservation ends with the disk.
+    ///
+    /// A process that is killed leaves its registrations and its reservation at the unit.
+    /// `is_left_behind` decides for each such key: if it returns `true`, the registrations are
+    /// removed, and the commands of their sessions are aborted (PREEMPT AND ABORT, SPC-4
+    /// §5.13.11.2.6). It is not called for the key of this disk, so each process needs a key that
+    /// no other process uses.
     ///
     /// # Errors
-    /// [`Error::RegisteredByAnother`] if another key holds the unit, or stays registered for three seconds; otherwise as
-    /// [`reserve`](Self::reserve). The unit is not reserved then.
+    /// [`Error::RegisteredByAnother`] if another key holds the unit, or stays registered for three
+    /// seconds; otherwise as [`reserve`](Self::reserve). The unit is not reserved then.
+    #[doc(alias("exclusive", "lock"))]
     pub async fn reserve_exclusively(
         &self,
         is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,

@@ -14,21 +14,24 @@ use crate::handles::disk::Disk;
 use crate::runtime::Task;
 use crate::state::unflushed::SeenLosses;
 
-// Each request of a stream is a task: what it holds others may wait for, while nobody asks the stream.
+// Each request of a stream is a task: others may wait for what it holds while the stream is not polled.
 
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
-/// Requests under way in one direction: as many as the tuner wants, and never fewer or more.
+/// Limits of the number of concurrent requests in one direction; the tuner chooses within them.
 const MIN_WINDOW: usize = 16;
 const MAX_WINDOW: usize = 256;
 
-/// A [`Disk`] as a stream: [`AsyncRead`] reads ahead, [`AsyncWrite`] writes behind.
+/// A [`Disk`] as a stream: [`AsyncRead`](tokio::io::AsyncRead) reads ahead, and
+/// [`AsyncWrite`](tokio::io::AsyncWrite) returns before the data is sent.
 ///
-/// An error of a write shows at a later call, and at every call from then on: what was not written stays
-/// missing, so the stream is done for; [`Disk::stream`] gives another. A read that fails moves nothing: the next one
-/// begins at the same position. `flush` and `shutdown` wait for all writes and then flush the unit's cache, so only
-/// after one of them is the data on the medium. Reading ends at the capacity; writing at it is an error. Dropping the
-/// stream gives up what is not written yet.
+/// A write that fails makes a later call fail, and every call after that: the stream cannot be used
+/// any more, since the data is missing. [`Disk::stream`] makes a new one. A read that fails leaves
+/// the position as it was, so the next read begins there.
+///
+/// `flush` and `shutdown` wait for all writes and then flush the unit's cache: only after one of
+/// them is the data on the medium. Reading ends at the capacity; a write beyond it is an error.
+/// Dropping the stream discards what is not written yet.
 ///
 /// ```
 /// use std::io::SeekFrom;
@@ -56,10 +59,10 @@ const MAX_WINDOW: usize = 256;
 /// # }
 /// ```
 ///
-/// Each [`io::Error`] has the kind that [`ErrorKind`](crate::ErrorKind) names, and holds the [`Error`].
-/// One is of two kinds: at the capacity, a write is [`StorageFull`](io::ErrorKind::StorageFull), as on any
-/// block device, and holds [`Error::OutOfRange`], which is
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput).
+/// Each [`io::Error`] has the kind that [`ErrorKind`](crate::ErrorKind) names, and holds the
+/// [`Error`]. One case differs: a write beyond the capacity is
+/// [`StorageFull`](io::ErrorKind::StorageFull), as on any block device, and holds
+/// [`Error::OutOfRange`], whose kind is [`InvalidInput`](crate::ErrorKind::InvalidInput).
 ///
 /// ```
 /// use iscsi_initiator::{Error, ErrorKind};
@@ -79,7 +82,7 @@ pub struct DiskStream {
 }
 
 impl Disk {
-    /// A stream over the disk, from `offset` on: [`AsyncRead`](tokio::io::AsyncRead),
+    /// Makes a stream over the disk, from `offset` on: [`AsyncRead`](tokio::io::AsyncRead),
     /// [`AsyncWrite`](tokio::io::AsyncWrite) and [`AsyncSeek`](tokio::io::AsyncSeek).
     pub fn stream(&self, offset: u64) -> DiskStream {
         DiskStream::new(self.clone(), offset)
@@ -97,12 +100,12 @@ impl DiskStream {
         }
     }
 
-    /// Where the next byte is read or written.
+    /// Returns the offset of the next byte to be read or written.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// The disk that this is a stream of.
+    /// Returns the disk of this stream.
     pub const fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -176,7 +179,7 @@ impl ReadAhead {
     fn extend(&mut self, disk: &Disk) {
         let window = window(disk);
         while self.requests.len() < window
-            // Once for each request: whoever hears of a smaller unit may do so meanwhile.
+            // Asked once for each request: another task may learn meanwhile that the unit has shrunk.
             && let Some(count) = count_at(self.next, disk.capacity())
         {
             let (disk, offset) = (disk.clone(), self.next);
@@ -240,7 +243,7 @@ impl WriteBehind {
         self.requests.push(Task::spawn(async move { disk.write_at(offset, data).await }));
     }
 
-    /// Waits until fewer than `limit` requests are under way, or one has failed.
+    /// Waits until fewer than `limit` requests are in flight, or one has failed.
     fn poll_below(&mut self, limit: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Self { requests, failed, .. } = self;
         requests.retain_mut(|request| match Pin::new(request).poll(context) {

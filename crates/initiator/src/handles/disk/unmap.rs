@@ -14,14 +14,15 @@ use crate::state::range_locks::RangeGuard;
 use crate::unit::transfer::Transfer;
 
 impl Disk {
-    /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
-    /// stay as they are. What the blocks read as afterwards is told by
-    /// [`Capacity::unmapped_reads_zeros`](crate::Capacity).
+    /// Deallocates the whole blocks of a range (UNMAP). Bytes of blocks that are only partly in the
+    /// range stay as they are. [`Capacity::unmapped_reads_zeros`](crate::Capacity) says what
+    /// deallocated blocks read as.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
     /// [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
     /// [`LogicalUnit::unmap`](crate::LogicalUnit::unmap).
+    #[doc(alias = "trim")]
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_writable()?;
         self.check_range(offset, len)?;

@@ -34,11 +34,13 @@ enum Zeroing {
 }
 
 impl Disk {
-    /// Writes zeros, without sending them where the unit can make them: by WRITE SAME or, on a thin unit
-    /// whose deallocated blocks read as zeros, by giving the blocks back (WRITE SAME with UNMAP, or UNMAP).
+    /// Writes zeros to a range. They are not sent if the unit can make them: by WRITE SAME, or, on
+    /// a thin unit whose deallocated blocks read as zeros, by deallocating the blocks (WRITE SAME
+    /// with UNMAP, or UNMAP).
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
+    #[doc(alias = "WRITE SAME")]
     pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         if let Some((blocks, extent)) = self.write_zero_edges(offset, len).await? {
             self.zero_blocks(blocks, &extent).await?;
@@ -46,8 +48,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes zeros, without sending them where the unit can make them; a thin unit allocates their blocks,
-    /// or keeps them (WRITE SAME without UNMAP), so that a later write there needs no space.
+    /// Writes zeros to a range, and keeps its blocks allocated. The zeros are not sent if the unit
+    /// can make them (WRITE SAME without UNMAP). A thin unit allocates the blocks, so that a later
+    /// write there needs no space.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -141,7 +144,7 @@ impl Disk {
         let block_size = u64::from(self.block_size());
         let told = states.last().map_or(lbas.start, |(lbas, _)| lbas.end);
         let left = states.into_iter().filter(|(_, state)| !state.reads_zeros());
-        // Of what it has not told by now nothing is known.
+        // Nothing is known of what it has not reported by now.
         let left = left.map(|(lbas, _)| lbas).chain((told < lbas.end).then_some(told..lbas.end));
         Ok(left.map(|lbas| lbas.start * block_size..lbas.end * block_size).collect())
     }
