@@ -26,7 +26,7 @@ pub enum Errno {
     /// NBD_ENOTSUP: zeros that cannot be written faster than data.
     #[error("operation not supported")]
     NotSupported = 95,
-    /// NBD_ESHUTDOWN: a client that is told so disconnects.
+    /// NBD_ESHUTDOWN: a client that receives it disconnects.
     #[error("the server is shutting down")]
     Shutdown = 108,
 }

@@ -45,7 +45,7 @@ pub enum ProtocolError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// A reply is to no request under way.
+    /// A reply belongs to no request in flight.
     #[error("a reply to no request ({0:?})")]
     UnknownCookie(Cookie),
     /// A structured reply where simple ones were negotiated, or a simple one that must be structured.

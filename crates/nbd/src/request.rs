@@ -73,8 +73,8 @@ pub enum Command {
         fua: bool,
         /// The range stays allocated.
         no_hole: bool,
-        /// Fails at once with [`Errno::NotSupported`](crate::Errno::NotSupported) unless it is
-        /// faster than a write.
+        /// Whether the request fails immediately with
+        /// [`Errno::NotSupported`](crate::Errno::NotSupported) unless it is faster than a write.
         fast: bool,
     },
     /// The status of the range in each selected metadata context.

@@ -39,7 +39,7 @@ impl RejectReason {
     pub const PROTOCOL_ERROR: Self = Self(0x04);
     /// The command is not supported.
     pub const COMMAND_NOT_SUPPORTED: Self = Self(0x05);
-    /// Too many immediate commands are under way.
+    /// Too many immediate commands are in flight.
     pub const IMMEDIATE_COMMAND_REJECT: Self = Self(0x06);
     /// The task is in progress.
     pub const TASK_IN_PROGRESS: Self = Self(0x07);

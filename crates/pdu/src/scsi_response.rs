@@ -81,9 +81,9 @@ pub enum Residual {
     /// All that was expected, and no more.
     #[default]
     None,
-    /// So many bytes of the expected ones were not transferred.
+    /// Number of expected bytes that were not transferred.
     Underflow(u32),
-    /// So many more bytes would have been needed than were expected.
+    /// Number of bytes that did not fit into the expected length.
     Overflow(u32),
 }
 

@@ -19,7 +19,7 @@ pub enum SnackKind {
     Status = 1,
     /// Nothing: the data up to `beg_run` arrived.
     DataAck = 2,
-    /// Data-In PDUs of a task, which may be cut anew.
+    /// Data-In PDUs of a task, which the target may cut differently this time.
     RData = 3,
 }
 
@@ -39,7 +39,7 @@ impl SnackKind {
 
 /// SNACK Request, used above error recovery level 0 only (RFC 7143 §11.16).
 ///
-/// It has no CmdSN. Which fields a kind leaves reserved is told at each of them.
+/// It has no CmdSN. Each field says for which kinds it is reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SnackRequest {
     /// What is asked for.

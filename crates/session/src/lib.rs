@@ -100,7 +100,7 @@
 //! | `task/` | commands that wait or are in flight, and their transfers |
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, what time limits are for |
 //! | `waiting.rs` | what a session without bytes to send waits for |
-//! | `reopening.rs` | when a session that has ended may be opened anew |
+//! | `reopening.rs` | when a session that has ended may reconnect |
 //! | `short_queue.rs` | a queue that mostly holds one element |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]

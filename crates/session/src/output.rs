@@ -107,7 +107,7 @@ pub enum Notice {
         reason: RejectReason,
     },
     /// The target numbers answers like earlier ones (StatSN, RFC 7143 §4.2.2.2). An answer counts all
-    /// the same as long as its task waits for one. Told once for each connection.
+    /// the same as long as its task waits for one. Reported once for each connection.
     RepeatedStatSn {
         /// The connection.
         cid: Cid,

@@ -8,7 +8,7 @@ use crate::task::read::ReadTransfer;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// Nothing: no command is under way.
+    /// Nothing: no command is in flight.
     Nothing,
     /// An R2T: write data is left that the target has not asked for (RFC 7143 §11.8).
     R2t,

@@ -28,8 +28,9 @@ pub struct Class {
     /// What it does not exceed, borrowed or not: at least `rate`. The rates and ceils above it count as
     /// well; what they have held back of `rate` comes later, beyond this.
     pub ceil: Rate,
-    /// How much of `rate` it may save up while it is idle, bytes; `None` for what `rate` brings in
-    /// [`TIME_SLICE`](Self::TIME_SLICE). Whoever asks late, as timers do, loses what goes beyond it.
+    /// The bytes of `rate` that the class may save up while it is idle; `None` for what `rate`
+    /// brings in [`TIME_SLICE`](Self::TIME_SLICE). A request that comes late, after a late timer for
+    /// example, loses what exceeds it.
     pub burst: Option<u64>,
     /// The same of `ceil`.
     pub cburst: Option<u64>,

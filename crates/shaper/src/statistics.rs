@@ -34,7 +34,7 @@ pub struct Statistics {
     pub borrowed: Volume,
     /// What the class has lent to those below it.
     pub lent: Volume,
-    /// What was not granted at once.
+    /// Requests that were not granted immediately.
     pub waited: Volume,
     /// How long that waited, in sum over the requests.
     pub waiting_time: Duration,

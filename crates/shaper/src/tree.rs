@@ -23,7 +23,7 @@ const DEFAULT: usize = 1;
 /// rate of its own, borrows what the root has to spare after all others, and may be
 /// [changed](Self::change).
 ///
-/// The rule for whoever drives it: after any call that takes `&mut self` and `now`, drain
+/// The rule for the driver: after any call that takes `&mut self` and `now`, drain
 /// [`poll_grant`](Self::poll_grant), then wait until [`poll_timeout`](Self::poll_timeout).
 ///
 /// Invariant: the rates of a class's children are together no more than its own, so every guarantee can
@@ -82,8 +82,8 @@ impl Tree {
     /// How many levels there are at most, with the root's.
     pub const MAX_LEVELS: usize = 8;
 
-    /// A tree of the root, by what there is to share, and the default class. The root has nobody to borrow
-    /// from, so its rate is its limit.
+    /// Creates a tree of the root, which holds the capacity to share, and the default class. The root has
+    /// no parent to borrow from, so its rate is its limit.
     ///
     /// # Errors
     /// [`TreeError::Class`].

@@ -44,7 +44,8 @@ pub struct TargetConfig {
     pub keys: Keys,
     /// CHAP; `None` lets everyone in.
     pub chap: Option<Chap>,
-    /// Commands the target takes at once: `MaxCmdSN` runs that far ahead. 0 keeps the window closed.
+    /// Commands that the target accepts concurrently: `MaxCmdSN` runs that far ahead. 0 keeps the
+    /// window closed.
     pub window: u32,
     /// How write data are asked for.
     pub r2t: R2tBehavior,
@@ -58,7 +59,7 @@ pub struct TargetConfig {
     pub first_stat_sn: u32,
     /// TSIH of the first session, not 0; later ones count up.
     pub first_tsih: u16,
-    /// Ping with NOP-In after every so many SCSI commands; 0 never.
+    /// Number of SCSI commands between two pings (NOP-In); 0 never pings.
     pub ping_every: u32,
     /// Response code of every task management response, in place of the right one.
     pub task_management_response: Option<u8>,
@@ -69,9 +70,9 @@ pub struct TargetConfig {
     pub early_tasks_unknown: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
-    /// How much later than they have come reads and writes with the attribute SIMPLE are executed, one
-    /// after the other, from the first again after the last; with none, each at once. So they are
-    /// executed in another order (SAM-5 §8.6). The clock is that of
+    /// Delays between the arrival and the execution of reads and writes with the attribute SIMPLE: one
+    /// for each command in turn, from the first again after the last. Without any, each command is
+    /// executed immediately. Delays change the order of execution (SAM-5 §8.6). The clock is that of
     /// [`Target::advance`](crate::target::Target::advance).
     pub execution_delays: Vec<Duration>,
     /// Draws the blocks that a command has written when it is ended while it waits to be executed, by a task management

@@ -24,13 +24,14 @@ pub struct RamDisk(Arc<Shared>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cache {
-    /// A cache that loses nothing: WCE is set in the caching mode page, and writes are durable at once.
+    /// A cache that loses nothing: WCE is set in the caching mode page, and writes are durable
+    /// immediately.
     #[default]
     NonVolatile,
     /// WCE is set, and a loss of power empties the cache: writes are durable once SYNCHRONIZE CACHE
     /// without IMMED has covered them, or when they were written with FUA. DPOFUA is set.
     Volatile,
-    /// No write cache: WCE is clear, and writes are durable at once.
+    /// No write cache: WCE is clear, and writes are durable immediately.
     WriteThrough,
 }
 
@@ -270,8 +271,8 @@ impl RamDisk {
         data.into()
     }
 
-    /// Puts `data` at `offset`; what would lie behind the end is left out. The blocks are durable at
-    /// once, with all that waits in a cache for them.
+    /// Writes `data` at `offset`, up to the end of the disk. The blocks are durable immediately,
+    /// together with everything that waits in a cache for them.
     pub fn write(&self, offset: u64, data: &[u8]) {
         let mut content = self.content_mut();
         let blocks = self.put(&mut content, offset, data);
@@ -305,7 +306,8 @@ impl RamDisk {
         blocks
     }
 
-    /// Fills the whole disk with bytes that depend on their place and on `seed`, durable at once.
+    /// Fills the whole disk with bytes that depend on their place and on `seed`, durable
+    /// immediately.
     pub fn fill(&self, seed: u64) {
         let mut content = self.content_mut();
         for (at, word) in (0..).zip(content.bytes.chunks_mut(8)) {

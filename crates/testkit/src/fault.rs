@@ -7,7 +7,7 @@
 //!
 //! // Blocks 100 to 107 of unit 0 cannot be read.
 //! let bad = Fault::medium_error(100..108).on_unit(0);
-//! // The first three commands that reach block 7 are told to come again.
+//! // The first three commands that reach block 7 end with BUSY.
 //! let busy = Fault::busy(7..=7, 3);
 //! // Every UNMAP is answered two seconds late.
 //! let slow = Fault::delay(.., Duration::from_secs(2)).on_access(Access::Unmap);
@@ -112,9 +112,10 @@ pub enum Effect {
     },
     /// The data segment is replaced.
     SetData(Bytes),
-    /// The PDU goes out behind so many later ones, with the `StatSN` of its own place. Sending only.
+    /// The PDU goes out behind this number of later PDUs, with the `StatSN` of its original place.
+    /// Sending only.
     Behind(u32),
-    /// From this PDU on `StatSN` is larger by so many. Sending only.
+    /// From this PDU on `StatSN` is larger by this number. Sending only.
     SkipStatSn(u32),
     /// The command is not executed and ends with CHECK CONDITION. The INFORMATION field holds the
     /// first block that the command reaches of those that are bad, unless the sense data name
@@ -197,7 +198,7 @@ impl Fault {
         Self::on_blocks(range, Effect::Sense(sense))
     }
 
-    /// So many commands that reach these blocks end with BUSY.
+    /// The next `times` commands that reach these blocks end with BUSY.
     #[must_use]
     pub fn busy(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::BUSY)).times(times)
@@ -209,7 +210,7 @@ impl Fault {
         Self::sense(range, Sense::NO_SPACE).on_access(Access::Write)
     }
 
-    /// So many commands that reach these blocks end with TASK SET FULL.
+    /// The next `times` commands that reach these blocks end with TASK SET FULL.
     #[must_use]
     pub fn task_set_full(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::TASK_SET_FULL)).times(times)
@@ -233,7 +234,7 @@ impl Fault {
         Self::on_blocks(range, Effect::Close)
     }
 
-    /// One byte of what is read from, or written to, these blocks is wrong, and nobody is told.
+    /// One byte of what is read from, or written to, these blocks is wrong, and nothing reports it.
     #[must_use]
     pub fn wrong_byte(range: impl RangeBounds<u64>) -> Self {
         Self::on_blocks(range, Effect::InvertByte)
@@ -257,7 +258,7 @@ impl Fault {
         self
     }
 
-    /// The same fault for the next so many commands only.
+    /// Limits the fault to the next `times` commands.
     #[must_use]
     pub const fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
@@ -276,13 +277,13 @@ impl Fault {
         Self::new(Trigger::Receiving(Some(opcode), nth), effect)
     }
 
-    /// A connection that breaks after the target has sent so many bytes.
+    /// A connection that breaks after the target has sent `bytes` bytes.
     #[must_use]
     pub const fn cut_after_sent(bytes: u64) -> Self {
         Self::new(Trigger::SentBytes(bytes), Effect::Close)
     }
 
-    /// A connection that breaks when the initiator sends more than so many bytes.
+    /// A connection that breaks when the initiator sends more than `bytes` bytes.
     #[must_use]
     pub const fn cut_after_received(bytes: u64) -> Self {
         Self::new(Trigger::ReceivedBytes(bytes), Effect::Close)

@@ -11,9 +11,9 @@ use bytes::{Bytes, BytesMut};
 pub struct Properties {
     /// Time from the departure of a byte to its arrival.
     pub latency: Duration,
-    /// Bytes per second; `None` is any number at once.
+    /// Bytes per second; `None` is no limit.
     pub rate: Option<u64>,
-    /// Longest piece that arrives at once; `None` keeps pieces as they were sent.
+    /// Longest piece that arrives together; `None` keeps pieces as they were sent.
     pub segment: Option<usize>,
     /// The byte at this offset, and all after it, is lost, and the direction is closed.
     pub cut: Option<u64>,

@@ -53,7 +53,7 @@ impl Pdu {
         self.header[0] & 0x3f == opcode as u8
     }
 
-    /// The I bit: deliver at once, outside the command order.
+    /// The I bit: deliver immediately, outside the command order.
     #[must_use]
     pub const fn immediate(&self) -> bool {
         self.header[0] & 0x40 != 0

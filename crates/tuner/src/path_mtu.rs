@@ -95,7 +95,8 @@ impl StallWatch {
         (is_silent && is_acknowledged).then_some(Stall::Silent)
     }
 
-    /// The time that passed before now, if nobody asked for anything, is no silence.
+    /// Ends a rest: the time before `now`, in which nothing was requested, does not count as
+    /// silence.
     pub fn rested(&mut self, now: Instant) {
         self.received = self.received.map(|(received, _)| (received, now));
     }
@@ -172,7 +173,8 @@ impl SegmentLimit {
     /// TCP's timestamps, which most connections have.
     const OPTIONS: u32 = 12;
 
-    /// Segments of so many bytes, on a path that swallows packets of `swallowed` bytes.
+    /// Creates the limit of segments to `segment` bytes, on a path that swallows packets of
+    /// `swallowed` bytes.
     #[must_use]
     pub const fn new(segment: u32, swallowed: u32, way: Option<Way>) -> Self {
         Self { segment, swallowed, way }
@@ -228,7 +230,7 @@ impl SegmentLimit {
     pub const REMEDY: &'static str = "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") pass on the way, or set the \
          MTU of this end's interface or route to what the path takes, or clamp the MSS on the router before the narrow link";
 
-    /// What is done as long as nobody has mended it.
+    /// Says what is done until the path is mended.
     #[must_use]
     pub fn meanwhile(&self) -> String {
         format!(

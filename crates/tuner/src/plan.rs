@@ -30,9 +30,9 @@ impl<T> Choice<T> {
 pub enum Buffer {
     /// The kernel tunes it; nothing is set.
     Autotuned,
-    /// So many bytes of data, within what any user may ask for (`SO_SNDBUF`, `SO_RCVBUF`).
+    /// Bytes of data, within what any user may ask for (`SO_SNDBUF`, `SO_RCVBUF`).
     Set(u64),
-    /// So many bytes of data, beyond that (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
+    /// Bytes of data, more than any user may ask for (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
     Forced(u64),
 }
 
@@ -44,7 +44,7 @@ pub struct TransferOffer {
     pub initial_request: bool,
     /// Bytes that go without being asked for (FirstBurstLength).
     pub first_burst: u32,
-    /// Bytes the peer may ask for at once (MaxBurstLength).
+    /// Bytes the peer may ask for in one R2T (MaxBurstLength).
     pub burst: u32,
     /// How many such questions may be open for one write (MaxOutstandingR2T).
     pub bursts_at_once: u16,
@@ -65,7 +65,8 @@ pub struct Plan {
     /// The receive buffer of each connection; it counts only if it is set before the connection is
     /// made.
     pub receive_buffer: Choice<Buffer>,
-    /// Whether small segments go at once (`TCP_NODELAY`), or wait for an acknowledgement (Nagle).
+    /// Whether small segments go immediately (`TCP_NODELAY`), or wait for an acknowledgement
+    /// (Nagle).
     pub no_delay: Choice<bool>,
     /// How much goes into one system call.
     pub sends: Choice<Sends>,
@@ -78,10 +79,10 @@ pub struct Plan {
     /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
     /// buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
-    /// How many bytes make the socket readable at most, 16 to 256 KiB
+    /// The largest number of bytes to wait for before the socket becomes readable, 16 to 256 KiB
     /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment or several answers are
-    /// waited for; `None` is any. It is for whoever reads the socket to set: no more than that rest or those answers
-    /// have, and 1 for whatever else is waited for.
+    /// waited for; `None` is any. The reader of the socket sets it: to no more than that rest or those answers have, and
+    /// to 1 for anything else.
     pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,
@@ -97,19 +98,19 @@ pub struct Plan {
     pub in_flight: u64,
     /// Bytes of one write, or of a transfer that is read and written.
     pub io_size: Choice<u64>,
-    /// Writes under way on each connection.
+    /// Writes in flight on each connection.
     pub queue_depth: Choice<u32>,
     /// Bytes of one read, where nothing is written.
     pub read_size: Choice<u64>,
-    /// Reads under way on each connection.
+    /// Reads in flight on each connection.
     pub read_depth: Choice<u32>,
     /// What to propose to the peer.
     pub offer: Choice<TransferOffer>,
 }
 
 impl Plan {
-    /// How many transfers of another size than the plan's should be under way; this many of either
-    /// kind are enough.
+    /// Returns the number of transfers of `io_size` bytes that should be in flight; this number of
+    /// reads, or of writes, is enough.
     #[must_use]
     pub fn depth_for(&self, io_size: u64) -> u32 {
         let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));
@@ -160,7 +161,7 @@ impl Plan {
             row("send buffer", &self.send_buffer, Buffer::to_string),
             row("receive buffer", &self.receive_buffer, Buffer::to_string),
             row("small segments", &self.no_delay, |no_delay| {
-                if *no_delay { "at once" } else { "Nagle" }.to_owned()
+                if *no_delay { "immediately" } else { "Nagle" }.to_owned()
             }),
             row("sends", &self.sends, |sends| {
                 match sends {
@@ -192,7 +193,7 @@ pub(crate) fn queue_depth(terms: &TransferTerms, queue: &TransferQueue) -> Choic
     let depth = u32::try_from(queue.depth).unwrap_or(u32::MAX);
     let mut reason = queue.describe();
     if terms.window.is_some_and(|window| window <= depth) {
-        reason.push_str(", all that the peer takes at once");
+        reason.push_str(", all that the peer accepts");
     } else {
         reason.push_str(&format!(", {} on the link", Size(queue.in_flight())));
     }

@@ -51,9 +51,9 @@ pub struct SessionsReading {
 pub enum Step {
     /// Nothing.
     Stay,
-    /// Open so many more.
+    /// Open this number of further sessions.
     Add(u32),
-    /// Log so many out.
+    /// Log this number of sessions out.
     Remove(u32),
 }
 

@@ -27,11 +27,11 @@ pub struct Tuning {
     /// The most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
     /// for it. `None` is as much as the link needs.
     pub memory: Option<u64>,
-    /// A send buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
+    /// The send buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
     pub send_buffer: Option<u64>,
-    /// A receive buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
+    /// The receive buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
     pub receive_buffer: Option<u64>,
-    /// Whether small segments are sent at once (`TCP_NODELAY`) or held back (Nagle).
+    /// Whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle).
     pub no_delay: Option<bool>,
     /// How much goes into one system call.
     pub sends: Option<Sends>,

@@ -119,7 +119,7 @@ pub enum Error {
     },
     /// A unit has another capacity than it had.
     #[error(
-        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow, so make it anew or set the unit back"
+        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow, so make it again or set the unit back"
     )]
     Resized {
         /// Which member.

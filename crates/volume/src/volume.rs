@@ -21,20 +21,21 @@ const BETWEEN_MEMBERS: &str = "; ";
 /// A request as long as that keeps any member busy that it reaches, bytes.
 const MAX_PREFERRED: u64 = 16 << 20;
 
-/// Several devices as one: chunks of its bytes lie on them in turn (RAID-0). What one of them loses, the volume
-/// has lost.
+/// Several devices as one: chunks of its bytes lie on the members in turn (RAID-0). A volume has no redundancy:
+/// data that a member loses are lost.
 ///
 /// A request is one request for each member that it touches, over all of that member's chunks in it, and a read that
 /// spans several chunks is one for each chunk, since so the bytes of each land in the buffer of the caller. The parts
-/// run at once. A request has ended when all of them have, also where one has failed; the error is that of the first
-/// member that failed, and names it. A request that is dropped gives up all of its parts.
+/// run concurrently. A request ends when all of its parts have ended, also where one has failed; the error is that of
+/// the first member that failed, and names it. Dropping a request gives up all of its parts.
 ///
 /// Writes of the same bytes reach each member in the order of their first polls. Of two that are polled at the same time,
-/// on two threads, chunks of either may stay: whoever needs one of them whole waits for the first.
+/// on two threads, chunks of either may stay: a caller that needs one of them whole waits for the first before it begins
+/// the second.
 ///
-/// Clones are the same volume, and each is a handle of its own of each member, so that [`flush`](Device::flush) tells each
-/// of each loss (see [`Disk`]). A flush is one of all members, also where one fails, and tells of a loss rather than of
-/// another error. What one that was dropped has found lost, the next one tells.
+/// Clones are the same volume, and each has a separate handle of each member, so that [`flush`](Device::flush) reports
+/// each loss to each clone (see [`Disk`]). A flush covers all members, also where one fails, and reports a loss rather
+/// than another error. A loss that a dropped flush has found is reported by the next one.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -390,7 +391,7 @@ impl<D: Device> Device for Volume<D> {
     fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
         Box::pin(async move {
             if told.split(BETWEEN_MEMBERS).count() != self.members.len() {
-                let why = "what was told is not of these members";
+                let why = "the extents do not belong to these members";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             let mut told = told.split(BETWEEN_MEMBERS);

@@ -84,7 +84,7 @@ pub struct Args {
     /// How fast it may go.
     #[command(flatten)]
     pub rate: RateArgs,
-    /// How it is told.
+    /// What the copy prints.
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -55,7 +55,8 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read at once.
+    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read
+    /// immediately.
     ///
     /// # Errors
     /// What is wrong with the location, or the way to it.

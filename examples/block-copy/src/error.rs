@@ -190,7 +190,7 @@ pub enum Error {
     },
     /// The destination is not what copies have left there.
     #[error(
-        "verification failed: {difference}; somebody else has written there, or the medium is bad; the \
+        "verification failed: {difference}; another program has written there, or the medium is bad; the \
          digests are forgotten, so that the next copy sends all"
     )]
     Differs {
@@ -256,7 +256,7 @@ pub enum Error {
     Unasked(Box<Self>),
     /// A source is written to so fast that more passes do not help.
     #[error(
-        "not converging: {0}; all that was told by now is copied and flushed, and the source is still in use"
+        "not converging: {0}; all reported changes are copied and flushed, and the source is still in use"
     )]
     NotConverging(NotConverging),
     /// A checkpoint would be lost.
@@ -300,11 +300,11 @@ pub enum Error {
     /// A rate or a class cannot be as it was asked to be.
     #[error(transparent)]
     Classes(#[from] ClassesError),
-    /// The copy was told to stop.
+    /// A signal stopped the copy.
     #[error("interrupted")]
     Interrupted,
-    /// The copy was told to stop while writes were under way that did not end in a moment.
-    #[error("interrupted with {under_way} under way, which may be written or not")]
+    /// A signal stopped the copy while writes were in flight that did not end in a moment.
+    #[error("interrupted with {under_way} in flight, which may be written or not")]
     Abandoned {
         /// The bytes of those writes.
         under_way: Size,
@@ -342,7 +342,7 @@ pub enum Error {
          that does not answer; write nothing there before it has dropped that session"
     )]
     Unsettled(Side),
-    /// The result cannot be told.
+    /// The result cannot be printed.
     #[error("standard output: {cause}{}; the copy itself is complete", file_advice(cause.kind()))]
     Output {
         /// What happened.
@@ -525,7 +525,7 @@ fn advice(kind: io::ErrorKind) -> &'static str {
     file_advice(kind)
 }
 
-/// So many places.
+/// A number of places.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Places(pub usize);
 

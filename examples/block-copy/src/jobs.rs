@@ -47,7 +47,7 @@ pub struct JobsArgs {
     /// answered with one JSON object. Other block-copy processes share the classes there, with --share.
     #[arg(long, value_name = "PATH", help_heading = heading::RATE)]
     pub control: Option<PathBuf>,
-    /// How it is told.
+    /// What the jobs print.
     #[command(flatten)]
     pub output: OutputArgs,
 }

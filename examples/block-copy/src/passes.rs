@@ -18,7 +18,7 @@ pub struct PassesReport {
     pub goal: Duration,
     /// The last one has ended.
     pub is_complete: bool,
-    /// Nobody could write to the source during the last one.
+    /// Whether the source was frozen during the last pass: no program could write to it.
     pub is_frozen: bool,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for PassesReport {
         }
         if !self.is_frozen {
             f.write_str(
-                "\nnobody was kept from writing to the source during the last pass (--before-last-pass): what \
+                "\nno program was kept from writing to the source during the last pass (--before-last-pass): what \
                  --ranges-from tells from now on is not copied",
             )?;
         }

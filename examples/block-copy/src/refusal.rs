@@ -48,7 +48,7 @@ pub enum Refusal {
     /// The units of the destination cannot be reserved.
     #[error("destination: a unit has no persistent reservations; leave --exclusive out")]
     NoReservations,
-    /// Nobody gets what is written to standard output.
+    /// Standard output is closed or discarded, so the data would be lost.
     #[error("destination standard output: it is closed; name /dev/null to read the source only")]
     Nowhere,
     /// The congestion control that was asked for is not there, or not permitted.

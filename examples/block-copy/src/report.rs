@@ -30,7 +30,7 @@ pub struct Report {
     pub round_trip: Option<Duration>,
     /// How each unit was reached at the end: the destination first.
     pub reaches: Vec<Reach>,
-    /// Writes, or reads, under way at once, as it was at the end.
+    /// Writes, or reads, in flight, as planned at the end.
     pub queue_depth: usize,
     /// What was decided, and why.
     pub plan: CopyPlan,
@@ -82,8 +82,8 @@ impl Report {
         self.reaches.iter().map(|reach| reach.spread.reopened).sum()
     }
 
-    /// The same without what did not go as wished with the sessions, for those who were told when it
-    /// came up: [`log::has_warnings`](crate::log::has_warnings).
+    /// Removes the notes on trouble with sessions, for output where the log has shown them already:
+    /// [`log::has_warnings`](crate::log::has_warnings).
     #[must_use]
     pub fn without_notes(mut self) -> Self {
         self.reaches = self.reaches.into_iter().map(Reach::without_notes).collect();

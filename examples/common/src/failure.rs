@@ -18,7 +18,7 @@ pub enum Kind {
     System,
     /// What was read back is not what was written.
     Data,
-    /// Somebody wanted the program to stop.
+    /// A signal asked the program to stop.
     Interrupted,
 }
 

@@ -63,11 +63,11 @@ pub struct NamedSocket {
 }
 
 impl NamedSocket {
-    /// Listens at a path, for processes of the same user. What is there and is no socket, or one where
-    /// somebody listens, is left alone; a socket that a process has left is replaced.
+    /// Listens at a path, for processes of the same user. A file that is no socket, and a socket where
+    /// another process listens, stay as they are; a socket that a process has left behind is replaced.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if somebody listens there, or the system's reason.
+    /// [`ErrorKind::AddrInUse`] if another process listens there, or the system's reason.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Self::bind_for(path, SocketAccess::default())
     }

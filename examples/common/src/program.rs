@@ -14,7 +14,7 @@ use crate::stop::Stop;
 /// The exit status of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// What a program fails with. It is told on standard error, behind the name of the program.
+/// The error of a program. It is printed on standard error, behind the name of the program.
 pub trait ProgramError: Display {
     /// The exit status that stands for it.
     fn exit_status(&self) -> u8;

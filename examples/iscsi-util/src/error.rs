@@ -48,10 +48,10 @@ pub enum Error {
     },
     /// A unit that tells more extents than were asked for.
     #[error(
-        "the unit tells more than {told} extents: --offset {next} shows those behind them, and --max N more at once"
+        "the unit reports more than {told} extents: --offset {next} shows those behind them, and --max N shows more together"
     )]
     MoreExtents {
-        /// How many it has told.
+        /// The number that it has printed.
         told: usize,
         /// Where they end.
         next: u64,
@@ -65,14 +65,14 @@ pub enum Error {
         /// The command's name in the standard.
         command: &'static str,
     },
-    /// The program was told to stop.
+    /// A signal stopped the program.
     #[error("interrupted")]
     Interrupted,
-    /// The program was told to stop while it changed the unit, and what was under way did not end in a
-    /// moment.
-    #[error("interrupted with {0} under way, which may still be carried out")]
+    /// A signal stopped the program while it changed the unit, and the requests in flight did not end
+    /// in a moment.
+    #[error("interrupted with {0} in flight, which may still be executed")]
     Abandoned(&'static str),
-    /// The answer cannot be told.
+    /// The answer cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
     /// The system gives no threads or no signals.

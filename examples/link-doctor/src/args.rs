@@ -81,7 +81,7 @@ impl Args {
     }
 }
 
-/// How many reads are under way at once.
+/// The number of reads in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Depth {
     /// As the plan says.
@@ -91,7 +91,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// The most reads at once: with the longest I/O size of a plan, 1 GiB.
+    /// The most reads in flight: with the longest I/O size of a plan, 1 GiB.
     pub const MAX: u32 = 256;
 }
 

@@ -30,7 +30,7 @@ pub struct Report {
     pub is_unit_named: bool,
     /// The round trip as the kernel measured it before anything was read.
     pub tcp: Option<Rtt>,
-    /// Round trips of iSCSI pings while nothing else was under way.
+    /// Round trips of iSCSI pings while nothing else was in flight.
     pub pings: Vec<Duration>,
     /// What is known of the link.
     pub facts: LinkFacts,
@@ -84,7 +84,7 @@ impl Report {
 /// What the tuner says of a limiter holds for any work; these say what it is for reads by this program.
 const OF_READS: [(Limiter, &str); 3] = [
     (Limiter::Target, "it had the commands, and their data were not all here"),
-    (Limiter::QueueDepth, "all that was under way was on its way"),
+    (Limiter::QueueDepth, "everything in flight was on its way"),
     (Limiter::Destination, "this program had not asked for more yet"),
 ];
 

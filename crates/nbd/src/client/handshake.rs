@@ -211,7 +211,7 @@ impl Handshake {
         answer: &Answer,
     ) -> Result<Option<HandshakeOutcome>, HandshakeError> {
         if answer.option != option {
-            let problem = "another option is under way";
+            let problem = "another option is in progress";
             return Err(ProtocolError::Answer { option: answer.option, problem }.into());
         }
         self.answers += answer.wire_len();

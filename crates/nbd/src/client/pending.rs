@@ -36,7 +36,7 @@ pub enum Answer {
 #[derive(Clone, Debug, Eq, PartialEq, Error)]
 #[error("{errno}{}{message}", if message.is_empty() { "" } else { ": " })]
 pub struct Failure {
-    /// The first error that the server told.
+    /// The first error that the server reported.
     pub errno: Errno,
     /// Where it happened, in bytes from the start of the export, if the server says so.
     pub offset: Option<u64>,

@@ -16,9 +16,10 @@ const MAX_SKIPPED: u32 = 1 << 27;
 /// The requests of one connection (NBD, "Transmission").
 ///
 /// Call [`receive`](Self::receive) until it yields nothing, then read at least a byte more;
-/// [`expected`](Self::expected) says how many complete what comes next. Whoever reserves that much
-/// and reads no further has the data of a write in memory of their own, without a copy. Whoever reads
-/// ahead is given data that share, and keep, the memory of all that was read with them.
+/// [`expected`](Self::expected) returns the number of bytes that complete the next message. A caller
+/// that reserves that number and reads no further gets the data of a write in separate memory,
+/// without a copy. A caller that reads ahead gets data that share, and keep, the memory of everything
+/// that was read with them.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,
@@ -35,7 +36,7 @@ pub enum TransmissionEvent {
     Write(Request, Bytes),
     /// A request that may not be, to be answered by [`Replies::refuse`].
     Refused(Refused),
-    /// The end: answer what is under way, and close.
+    /// The end: answer the requests in flight, and close.
     Disconnect,
 }
 

@@ -104,8 +104,8 @@ impl Cdb {
         self.as_bytes().first().copied().unwrap_or_default()
     }
 
-    /// Whether the command is carried out while a unit attention condition waits to be told, and does
-    /// not tell it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
+    /// Whether the command is carried out while a unit attention condition is pending, and does not
+    /// report it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
     pub fn ignores_unit_attention(&self) -> bool {
         use operation::{INQUIRY, REPORT_LUNS, REQUEST_SENSE};
         matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)

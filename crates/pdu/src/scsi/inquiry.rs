@@ -24,7 +24,7 @@ impl DeviceType {
     pub const HOST_MANAGED_ZONED_BLOCK: Self = Self(0x14);
     /// A unit that is there for its commands alone, such as REPORT LUNS.
     pub const WELL_KNOWN_LOGICAL_UNIT: Self = Self(0x1e);
-    /// No device, or none that can be told.
+    /// No device, or a device of unknown type.
     pub const UNKNOWN: Self = Self(0x1f);
 
     /// What the type is called, `None` for a reserved or rare one.

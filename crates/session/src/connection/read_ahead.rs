@@ -9,7 +9,7 @@
 pub struct ReadAhead(Box<[u8]>);
 
 impl ReadAhead {
-    /// Room for many small PDUs at once, bytes.
+    /// Size of the read-ahead buffer, bytes: room for many small PDUs.
     pub const LEN: usize = 64 * 1024;
 
     pub(super) fn bytes(&self) -> &[u8] {

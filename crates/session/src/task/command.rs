@@ -19,7 +19,8 @@ pub struct Command {
     pub cdb: Cdb,
     /// The task attribute; Simple unless said otherwise.
     pub attribute: TaskAttribute,
-    /// Delivered at once, outside the command window; not for ordinary I/O.
+    /// Whether the command is delivered immediately, outside the command window; not for ordinary
+    /// I/O.
     pub immediate: bool,
     /// Data to the target, at most 2^32-1 bytes.
     pub write: Option<Payload>,

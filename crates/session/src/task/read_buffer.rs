@@ -12,8 +12,8 @@ pub trait BufferPool: fmt::Debug + Send + Sync {
     fn take(&self, len: usize) -> BytesMut;
 }
 
-/// A buffer for data from the target, which may be taken as late as when the first of them comes: over a long link
-/// there are many reads under way, and data of few of them.
+/// A buffer for data from the target. It may be allocated as late as when the first data arrive: over a long link
+/// many reads are in flight, and only a few of them receive data.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer {
     len: usize,

@@ -15,7 +15,7 @@ pub struct R2tBehavior {
     /// Whether the first range of a task is asked for once more at its end.
     pub repeat_first: bool,
     /// Write tasks that must be waiting before any of them gets an R2T; then the newest comes
-    /// first. 1 serves each at once.
+    /// first. 1 serves each immediately.
     pub gather_tasks: usize,
     /// The first target transfer tag; later ones count up and leave out the reserved one.
     pub first_tag: u32,

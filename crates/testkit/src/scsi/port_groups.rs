@@ -151,8 +151,8 @@ impl PortGroups {
         }
     }
 
-    /// The array would rather be used through this group, or no longer. Each session is told as of a change
-    /// of state.
+    /// Sets whether the array prefers this group. Each session meets the unit attention of a change of
+    /// state.
     pub fn set_preferred(&self, id: u16, preferred: bool) {
         let mut groups = self.lock();
         let Some(group) = groups.groups.iter_mut().find(|group| group.id == id) else { return };

@@ -121,8 +121,8 @@ pub struct UnitBehavior {
     pub unmap_granularity: Option<(u32, u32)>,
     /// Blocks that UNMAP leaves as they are, as any unit may (SBC-3 §4.7.3.4).
     pub kept_by_unmap: Range<u64>,
-    /// Whether each session is a nexus of its own, as with tgt: the registration of the one before stays, and is
-    /// nobody's.
+    /// Whether each session is a separate nexus, as with tgt: the registration of the previous session stays,
+    /// and belongs to no session.
     pub nexus_per_session: bool,
     /// Whether GET LBA STATUS is refused with INVALID FIELD IN CDB.
     pub refuses_lba_status: bool,

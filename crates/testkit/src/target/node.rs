@@ -191,8 +191,8 @@ impl Target {
         self.config.units.get(&number).map(|unit| unit.disk.clone())
     }
 
-    /// The configuration. Keys and behavior of a login count from the next login on; units and faults at
-    /// once.
+    /// Returns the configuration. Keys and behavior of a login count from the next login on; units and
+    /// faults immediately.
     pub fn config_mut(&mut self) -> &mut TargetConfig {
         &mut self.config
     }
@@ -209,7 +209,7 @@ impl Target {
         self.sessions.len()
     }
 
-    /// How many SCSI commands are under way.
+    /// Returns the number of SCSI commands in flight.
     #[must_use]
     pub fn active_tasks(&self) -> usize {
         self.sessions.values().map(|session| session.tasks.len()).sum()

@@ -22,7 +22,7 @@ pub enum Limiter {
     CommandWindow,
     /// The window that this end offers.
     ReceiveWindow,
-    /// All that may be under way is on its way.
+    /// The queue depth: as much is in flight as the queue depth permits.
     QueueDepth,
     /// The peer has everything, and takes its time.
     Target,

@@ -49,7 +49,7 @@ pub struct Activity {
     pub answers: u32,
     /// All had arrived, and answers were awaited.
     pub target: u32,
-    /// Nothing was under way.
+    /// Nothing was in flight.
     pub source: u32,
     /// Requests waited in their class, or the connection sent as fast as the class permits.
     pub class: u32,
@@ -60,8 +60,8 @@ pub struct Activity {
 }
 
 impl Observation {
-    /// What was seen of a connection over `elapsed`, in which it moved so many bytes of payload, both
-    /// directions.
+    /// Creates the observation of a connection over `elapsed`, in which it moved `bytes` of payload,
+    /// both directions together.
     #[must_use]
     pub const fn new(
         elapsed: Duration,

@@ -66,7 +66,7 @@ pub enum Basis {
     Declared,
     /// Data arrived at that rate while a queue stood before the link.
     Estimated,
-    /// Nobody knows; most links are no faster.
+    /// Assumed, because nothing is known; most links are no faster.
     Assumed,
 }
 

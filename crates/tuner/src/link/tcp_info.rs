@@ -161,9 +161,9 @@ impl TcpInfo {
         self.is_queue(least, self.smoothed_rtt, rate)
     }
 
-    /// Whether what arrives queues on its way here, by an earlier reading of the same connection, so
-    /// long ago. A round trip is measured by what is sent: whoever mostly receives knows an old one,
-    /// and the receiver's own estimate is better then.
+    /// Whether arriving data wait in a queue on the way here, by a reading of the same connection
+    /// from `time` ago. The kernel measures round trips by what it sends: on a connection that
+    /// mostly receives, that figure is old, and the receiver's own estimate is better.
     #[must_use]
     pub fn has_queue_of_arrivals(&self, earlier: &Self, time: Duration) -> bool {
         /// The mean has forgotten most of what was before.

@@ -130,7 +130,7 @@ impl Superblock {
             members: count,
             chunk,
             data_offset,
-            data_size: bytes_of(le64(bytes, 136), "data of so many sectors as")?,
+            data_size: bytes_of(le64(bytes, 136), "a data size in sectors of")?,
             created: le64(bytes, 64) & ((1 << 40) - 1),
         })
     }

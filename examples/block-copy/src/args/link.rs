@@ -233,7 +233,7 @@ impl NoDelay {
     }
 }
 
-/// How many reads, and how many writes, are under way at once.
+/// The number of reads, and of writes, in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueDepth {
     /// Chosen from the round trip time.

@@ -14,7 +14,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(60);
 /// How often it may be written.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How it is told.
+/// What the program prints.
 #[derive(Clone, Debug, Args)]
 pub struct OutputArgs {
     /// Show errors only, as --progress none.

@@ -18,8 +18,8 @@ pub struct PassArgs {
     pub ranges_from: Option<String>,
     /// How long the last pass may take, as 2s.
     ///
-    /// Nobody may write to the source during the last pass. Passes are repeated until the next one will be as short as
-    /// this, or more of them do not help.
+    /// No program may write to the source during the last pass. Passes are repeated until the next one will be as
+    /// short as this, or more of them do not help.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = time::parse,
           requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub downtime: Duration,

@@ -6,7 +6,8 @@ use std::fmt;
 
 /// The initiator port of a nexus (SPC-4 §7.6.4).
 ///
-/// Displays as administrators know it: an iSCSI name, with `,i,0x` and the ISID behind it where they are told.
+/// Displays as administrators know it: an iSCSI name, followed by `,i,0x` and the ISID if the target reports
+/// it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum TransportId {
     /// iSCSI: the name of the initiator, and the ISID of its session in twelve digits if the unit tells it

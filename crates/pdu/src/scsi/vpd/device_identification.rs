@@ -192,8 +192,8 @@ impl Designator {
     }
 
     /// Whether no other unit in the world has this name: NAA, EUI-64, UUID or SCSI name string of the unit. A locally
-    /// assigned NAA, and a name of the vendor's own, may be given twice; so may one of the company 0, which is nobody's:
-    /// every tgt has those, and numbers its units from 1 on.
+    /// assigned NAA, and a name of the vendor's own, may be given twice; so may a name of company 0, which is assigned
+    /// to no vendor: every tgt uses it, and numbers its units from 1.
     pub fn is_unique(&self) -> bool {
         self.rank().is_some_and(|rank| rank <= UNIQUE) && self.has_company()
     }
