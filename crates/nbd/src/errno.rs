@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a request failed (NBD, "Error values").
+/// Reasons why a request fails (NBD, "Error values").
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 pub enum Errno {
     /// NBD_EPERM: a write to an export that is read-only.

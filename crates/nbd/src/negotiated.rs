@@ -3,7 +3,7 @@
 use crate::export::Export;
 use crate::meta_context::MetaContext;
 
-/// What client and server have agreed on.
+/// The result of the negotiation between client and server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Negotiated {
     /// The export, with the flags and block sizes that were reported to the client.

@@ -126,8 +126,8 @@ impl Session {
         self.connections.get_mut(cid)?.reclaim_read_ahead()
     }
 
-    /// How many bytes of a data segment that has begun to arrive are still to come: so long as these are not
-    /// there, nothing else can be read that means anything.
+    /// Returns the missing bytes of a data segment that has begun to arrive; until they are there, nothing
+    /// else can be read from the connection.
     pub fn segment_rest(&mut self, cid: Cid) -> usize {
         let connection = self.connections.get_mut(cid);
         connection.map_or(0, |connection| connection.segment_rest(&mut self.tasks))
@@ -160,12 +160,13 @@ impl Session {
         self.outputs.pop()
     }
 
-    /// What was agreed with the target; `None` before full feature phase.
+    /// Returns the parameters agreed with the target; `None` before full feature phase.
     pub fn negotiated(&self) -> Option<&Negotiated> {
         self.connections.agreed()
     }
 
-    /// What was agreed for one connection; digests and segment lengths may differ between them.
+    /// Returns the parameters agreed for one connection; digests and segment lengths may differ
+    /// between connections.
     pub fn negotiated_on(&self, cid: Cid) -> Option<&Negotiated> {
         self.connections.get(cid)?.agreed()
     }
@@ -193,7 +194,7 @@ impl Session {
         self.stats
     }
 
-    /// How many more commands the target would accept now.
+    /// Returns the number of further commands that the target would accept now.
     pub fn window(&self) -> u32 {
         let beyond = self.window.max_cmd_sn().next().distance_from(self.window.current());
         u32::try_from(beyond).unwrap_or_default()

@@ -4,7 +4,7 @@ use crate::session::Session;
 use crate::task::Task;
 use crate::task::read::ReadTransfer;
 
-/// What a session without bytes to send waits for.
+/// Things that a session without bytes to send waits for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Waiting {
@@ -23,8 +23,8 @@ pub enum Waiting {
 }
 
 impl Session {
-    /// What is waited for, once [`poll_transmit`](Self::poll_transmit) has nothing more to send on
-    /// any connection. Pings and the like do not count.
+    /// Returns what the session waits for, once [`poll_transmit`](Self::poll_transmit) has nothing
+    /// more to send on any connection. Pings and the like do not count.
     #[must_use]
     pub fn waiting_for(&self) -> Waiting {
         let first = self.commands.first(&self.tasks);

@@ -29,7 +29,7 @@ pub struct Grant {
     pub class: ClassId,
     /// The bytes that it is charged with.
     pub bytes: u64,
-    /// How long it waited.
+    /// The time that the request waited.
     pub waited: Duration,
     /// The class that has lent them; `class` itself, if it was within its rate.
     pub lender: ClassId,

@@ -44,14 +44,14 @@ pub struct Tree {
     pub(crate) elections: u64,
 }
 
-/// Why a tree stays as it was.
+/// Reasons why a tree refuses a change.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The settings of the class.
     #[error(transparent)]
     Class(#[from] ClassError),
-    /// It was removed, or is of another tree.
+    /// The class was removed, or belongs to another tree.
     #[error("there is no such class")]
     Unknown,
     /// More is guaranteed than there is.
@@ -79,7 +79,7 @@ pub enum TreeError {
 }
 
 impl Tree {
-    /// How many levels there are at most, with the root's.
+    /// The most levels of a tree, including the root's.
     pub const MAX_LEVELS: usize = 8;
 
     /// Creates a tree of the root, which holds the capacity to share, and the default class. The root has
@@ -198,7 +198,7 @@ impl Tree {
         self.find(id).ok().map(|slot| self.nodes[slot].class)
     }
 
-    /// What has passed through a class.
+    /// Returns the statistics of a class.
     #[must_use]
     pub fn statistics(&self, id: ClassId) -> Option<Statistics> {
         let node = &self.nodes[self.find(id).ok()?];

@@ -102,8 +102,8 @@ impl Coalescing {
         }
     }
 
-    /// What was waited for has not come within a millisecond, but less: of long and short answers a mean tells little.
-    /// None is waited for until a whole window has passed.
+    /// Notes that the awaited bytes have not come within a millisecond, but fewer: the mean of long and short answers
+    /// is no guide. None is waited for until a whole window has passed.
     pub const fn waited_in_vain(&mut self) {
         self.rests = 2;
     }

@@ -56,9 +56,9 @@ pub fn inflight_limit(rate: Bandwidth, round_trip: Duration, wait: Duration) -> 
     rate.bytes_in(round_trip.saturating_mul(ROUND_TRIPS).saturating_add(wait))
 }
 
-/// How long requests may wait on a path beside their round trips, where answers take `answer_time` in
-/// the mean. If answers take longer than they must, some more are given to the path, or it would be
-/// given ever less.
+/// Returns how long requests may wait on a path beyond their round trips, where answers take
+/// `answer_time` on average. If answers take longer than they must, some more are given to the path,
+/// or it would be given ever less.
 #[must_use]
 pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
@@ -66,9 +66,9 @@ pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration
     answers.saturating_sub(trips).min(MAX_WAIT.saturating_sub(trips))
 }
 
-/// How long write data may wait beside its round trips. The rate may turn out half of what it seems,
-/// and then all takes twice as long: slow start sees that a round trip late. A target counts from the
-/// moment when it asks, a round trip later; but a lost segment costs as much again.
+/// Returns how long write data may wait beyond its round trips. The rate may turn out half of what it
+/// seems, and then all takes twice as long: slow start sees that a round trip late. A target counts
+/// from the moment when it asks, a round trip later; but a lost segment costs as much again.
 #[must_use]
 pub fn wait_for_write_data(round_trip: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
@@ -123,7 +123,8 @@ impl WriteLimit {
         self.drain.observe(outstanding, concluded, round_trip, now);
     }
 
-    /// What others over which the same target is reached find it to take: see [`DrainLimit::share`].
+    /// Takes over the limit that other connections to the same target have measured: see
+    /// [`DrainLimit::share`].
     pub const fn share(&mut self, others: u64) {
         self.drain.share(others);
     }

@@ -8,7 +8,7 @@ pub struct Interface {
     pub name: String,
     /// The longest packet it sends, bytes.
     pub mtu: Option<u32>,
-    /// What it takes off the kernel's hands.
+    /// The offloads of the interface.
     pub offload: Offload,
 }
 

@@ -15,7 +15,7 @@ use crate::tuning::{Policy, Sends};
 pub struct Choice<T> {
     /// The value.
     pub value: T,
-    /// Why, as a sentence without its full stop.
+    /// The reason, as a sentence without its full stop.
     pub reason: String,
 }
 
@@ -25,7 +25,7 @@ impl<T> Choice<T> {
     }
 }
 
-/// How a socket buffer gets its size.
+/// Ways to size a socket buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
     /// The kernel tunes it; nothing is set.
@@ -36,7 +36,7 @@ pub enum Buffer {
     Forced(u64),
 }
 
-/// What to propose to the peer about transfers.
+/// The offer to the peer about transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferOffer {
@@ -46,17 +46,17 @@ pub struct TransferOffer {
     pub first_burst: u32,
     /// Bytes the peer may ask for in one R2T (MaxBurstLength).
     pub burst: u32,
-    /// How many such questions may be open for one write (MaxOutstandingR2T).
+    /// The number of bursts that may be outstanding for one write (MaxOutstandingR2T).
     pub bursts_at_once: u16,
 }
 
-/// What the tuner has decided, and why.
+/// The decisions of the tuner, each with its reason.
 ///
 /// Printed, it is a table of names, values and reasons.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Who decided.
+    /// The policy that decided.
     pub policy: Policy,
     /// The link it is made for.
     pub link: LinkModel,
@@ -68,7 +68,7 @@ pub struct Plan {
     /// Whether small segments go immediately (`TCP_NODELAY`), or wait for an acknowledgement
     /// (Nagle).
     pub no_delay: Choice<bool>,
-    /// How much goes into one system call.
+    /// The amount of data in one system call.
     pub sends: Choice<Sends>,
     /// Whether a system call that has more behind it says so (`MSG_MORE`), so that no short segment
     /// goes out between two of them.
@@ -76,8 +76,8 @@ pub struct Plan {
     /// Bytes that one system call sends at most of long pieces, which a few fill; `None` is as many as the kernel takes. A
     /// list of pages goes as a whole.
     pub send_size: Choice<Option<u32>>,
-    /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
-    /// buffer.
+    /// The most bytes that may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole
+    /// send buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
     /// The largest number of bytes to wait for before the socket becomes readable, 16 to 256 KiB
     /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment or several answers are
@@ -89,12 +89,12 @@ pub struct Plan {
     /// The longest segment, bytes of payload and TCP options (`TCP_MAXSEG`), in both directions; `None` is as long as
     /// the kernels of both ends take. It counts only if it is set before the connection is made.
     pub segment: Choice<Option<u32>>,
-    /// How many connections the link needs, 1 to 16.
+    /// The number of connections that the link needs, 1 to 16.
     pub connections: Choice<u32>,
-    /// What the transfers were fitted to.
+    /// The terms for which the transfers are chosen.
     pub terms: TransferTerms,
-    /// How many bytes each connection should have on the link: what the link holds, as far as one
-    /// connection reaches.
+    /// The bytes that each connection should have on the link: the capacity of the link, as far as
+    /// one connection reaches.
     pub in_flight: u64,
     /// Bytes of one write, or of a transfer that is read and written.
     pub io_size: Choice<u64>,
@@ -104,7 +104,7 @@ pub struct Plan {
     pub read_size: Choice<u64>,
     /// Reads in flight on each connection.
     pub read_depth: Choice<u32>,
-    /// What to propose to the peer.
+    /// The offer to the peer.
     pub offer: Choice<TransferOffer>,
 }
 
@@ -117,14 +117,15 @@ impl Plan {
         u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
-    /// The same where transfers are only read: each takes one round trip.
+    /// Returns the number of reads of `io_size` bytes that should be in flight, where transfers are
+    /// only reads: each takes one round trip.
     #[must_use]
     pub fn read_depth_for(&self, io_size: u64) -> u32 {
         let queue = self.terms.of_reads().queue_of(io_size, self.link.traits(self.in_flight));
         u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
-    /// The same for writes, with its reason.
+    /// Returns the number of writes of `io_size` bytes that should be in flight, with its reason.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
         let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));

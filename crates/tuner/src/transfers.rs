@@ -9,7 +9,7 @@
 
 use crate::size::Size;
 
-/// What the two ends agreed about transfers.
+/// The terms of transfers that the two ends agreed on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferTerms {
@@ -17,7 +17,7 @@ pub struct TransferTerms {
     pub unsolicited: u64,
     /// Bytes that the peer asks for in one burst, not 0.
     pub burst: u64,
-    /// How many such questions it may have open for one write, not 0.
+    /// The number of bursts that may be outstanding for one write, not 0.
     pub bursts_at_once: u32,
     /// The number of commands that the peer accepts concurrently; `None` if it has not reported
     /// one.

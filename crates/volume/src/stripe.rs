@@ -59,7 +59,7 @@ pub struct Piece {
     pub member: usize,
     /// Where they begin on the member.
     pub offset: u64,
-    /// How many bytes.
+    /// The length, bytes.
     pub len: u64,
 }
 

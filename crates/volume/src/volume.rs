@@ -92,7 +92,7 @@ impl<D: Device> Volume<D> {
         Self::with_data(chunk, 0..least.unwrap_or_default(), members)
     }
 
-    /// The same with data in this range of each member.
+    /// Creates a volume whose data lie in the range `data` of each member.
     ///
     /// # Errors
     /// As [`new`](Self::new); where a member has not all of the range, or no block that begins with it.
@@ -109,7 +109,7 @@ impl<D: Device> Volume<D> {
         Ok(Self { stripe, data_offset: data.start, members, read_only, untold })
     }
 
-    /// What lies where.
+    /// Returns the layout of the volume.
     pub const fn stripe(&self) -> &Stripe {
         &self.stripe
     }
@@ -124,7 +124,7 @@ impl<D: Device> Volume<D> {
         &self.members
     }
 
-    /// The same with another handle of each member.
+    /// Returns the volume with another handle of each member.
     #[must_use]
     pub fn map_members(self, mut change: impl FnMut(D) -> D) -> Self {
         let members = self.members.into_iter().map(|member| member.map(&mut change)).collect();
@@ -351,8 +351,8 @@ impl<D: Device> Device for Volume<D> {
         self.stripe.capacity()
     }
 
-    /// What all members can do. A request of the preferred transfer reaches all of them with what suits each, where that
-    /// is not more than 16 MiB.
+    /// Returns what all members can do. A request of the preferred transfer reaches all of them with what suits each,
+    /// where that is not more than 16 MiB.
     fn limits(&self) -> DeviceLimits {
         let (chunk, members) = (self.stripe.chunk().bytes(), self.members.len());
         let mut limits = DeviceLimits::default();
@@ -373,7 +373,8 @@ impl<D: Device> Device for Volume<D> {
         limits
     }
 
-    /// What keeps each member busy, though a short request reaches one of them only.
+    /// Returns the number of requests that keeps each member busy, though a short request reaches
+    /// one of them only.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |member, part| member.queue_depth(part))
     }
@@ -382,7 +383,7 @@ impl<D: Device> Device for Volume<D> {
         self.depth(io_size, |member, part| member.read_depth(part))
     }
 
-    /// What its members tell, in their order; nothing if one of them tells nothing.
+    /// Returns the reports of its members, in their order; nothing if one of them reports nothing.
     fn leaves(&self) -> Option<String> {
         let told = self.members.iter().map(|member| member.device().leaves());
         Some(told.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))

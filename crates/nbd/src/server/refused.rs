@@ -10,6 +10,6 @@ pub struct Refused {
     pub cookie: Cookie,
     /// The error that the client receives.
     pub errno: Errno,
-    /// The same for people.
+    /// The reason, for people.
     pub reason: &'static str,
 }

@@ -27,7 +27,7 @@ pub struct Transmission {
     state: State,
 }
 
-/// What a client wants.
+/// Requests of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum TransmissionEvent {
     /// A request other than a write.
@@ -40,7 +40,7 @@ pub enum TransmissionEvent {
     Disconnect,
 }
 
-/// What comes next on the stream, and how many bytes complete it.
+/// The next message on the stream, and the number of bytes that complete it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Expected {
     /// A request.
@@ -84,12 +84,12 @@ impl Transmission {
         }
     }
 
-    /// What the replies to the requests look like.
+    /// Returns the form of the replies to the requests.
     pub const fn replies(&self) -> Replies {
         Replies::new(self.structured)
     }
 
-    /// What comes next, counted from the beginning of the input.
+    /// Returns the next message, counted from the beginning of the input.
     pub const fn expected(&self) -> Expected {
         match self.state {
             State::Payload(_, len) => Expected::Payload(len),

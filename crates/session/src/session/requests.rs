@@ -83,8 +83,8 @@ impl Session {
         self.ping_with(Bytes::new(), now)
     }
 
-    /// The same with data, which the target is to send back (RFC 7143 §11.18): the first bytes, as many as one PDU to it
-    /// may have (MaxRecvDataSegmentLength). The data that come back are not looked at.
+    /// Sends a ping with data, which the target returns (RFC 7143 §11.18): at most as many bytes as one PDU to the
+    /// target may have (MaxRecvDataSegmentLength); the rest is cut off. The data that come back are not looked at.
     ///
     /// # Errors
     /// As [`ping`](Self::ping).
@@ -106,10 +106,11 @@ impl Session {
         was_sent
     }
 
-    /// As [`abort`](Self::abort), but the ABORT TASK of a write comes after all of its data, for as long as
-    /// the target goes on to ask for it: then the command may as well end by itself. Some targets wait for
-    /// the data of a write even after an ABORT TASK, and then give up the connection, or more. A target
-    /// that asks for no data within the time limit of task management receives the ABORT TASK.
+    /// Aborts a command like [`abort`](Self::abort), but sends the ABORT TASK of a write only after all of
+    /// its data, as long as the target goes on to ask for them: then the command may as well end by itself.
+    /// Some targets wait for the data of a write even after an ABORT TASK, and then give up the connection,
+    /// or more. A target that asks for no data within the time limit of task management receives the ABORT
+    /// TASK.
     pub fn give_up(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_after(itt, TaskError::Aborted, true, now);

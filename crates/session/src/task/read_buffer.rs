@@ -34,7 +34,7 @@ impl ReadBuffer {
         Self { len, memory: Memory::Later(pool) }
     }
 
-    /// How many bytes are expected.
+    /// Returns the number of expected bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len

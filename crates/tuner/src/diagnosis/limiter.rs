@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a flow may be held back by.
+/// Things that may limit a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limiter {

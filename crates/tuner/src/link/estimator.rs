@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::bandwidth::Bandwidth;
 
-/// How long samples count.
+/// The time for which samples count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EstimatorWindow {
     rate: Duration,
@@ -117,7 +117,7 @@ impl RateSample {
         Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }
     }
 
-    /// The same sample, if there was too little to send.
+    /// Sets whether there was too little to send.
     #[must_use]
     pub const fn app_limited(mut self, is_app_limited: bool) -> Self {
         self.is_app_limited = is_app_limited;

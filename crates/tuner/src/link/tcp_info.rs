@@ -35,7 +35,8 @@ pub struct TcpInfo {
     pub probes_unanswered: Option<u32>,
     /// Segments sent again.
     pub segments_retransmitted: Option<u32>,
-    /// How often in a row the oldest segment that is not acknowledged was sent again after a timeout.
+    /// The number of times in a row that the oldest unacknowledged segment was sent again after a
+    /// timeout.
     pub timeouts_in_a_row: Option<u32>,
     /// Segments sent, all kinds.
     pub segments_sent: Option<u32>,
@@ -51,11 +52,11 @@ pub struct TcpInfo {
     pub delivery_rate: Option<Bandwidth>,
     /// Whether that estimate was made while there was too little to send.
     pub delivery_rate_app_limited: Option<bool>,
-    /// How long there was something to send or to be acknowledged.
+    /// The time in which there was something to send or to be acknowledged.
     pub busy: Option<Duration>,
-    /// How long, within that, the peer's receive window was the limit.
+    /// The part of that time in which the peer's receive window was the limit.
     pub receive_window_limited: Option<Duration>,
-    /// How long, within that, the send buffer was the limit.
+    /// The part of that time in which the send buffer was the limit.
     pub send_buffer_limited: Option<Duration>,
     /// Bytes acknowledged by the peer.
     pub bytes_acknowledged: Option<u64>,

@@ -64,7 +64,7 @@ impl Plan {
 }
 
 impl Granted {
-    /// What is in force on a socket.
+    /// Reads the settings in force on a socket.
     #[must_use]
     pub fn read(socket: &impl AsFd) -> Self {
         let socket = SockRef::from(socket);
