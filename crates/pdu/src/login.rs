@@ -75,7 +75,7 @@ pub struct LoginRequest {
     pub isid: Isid,
     /// The session; zero for a new one.
     pub tsih: Tsih,
-    /// The same in all requests of a login.
+    /// The initiator task tag: one for all requests of a login.
     pub itt: Itt,
     /// The connection.
     pub cid: Cid,
@@ -164,7 +164,7 @@ pub struct LoginResponse {
     pub exp_cmd_sn: CmdSn,
     /// The last CmdSN the target accepts; means nothing in a failure.
     pub max_cmd_sn: CmdSn,
-    /// How the login stands.
+    /// The status of the login.
     pub status: LoginStatus,
 }
 
@@ -223,7 +223,7 @@ impl LoginResponse {
 pub struct LoginStatus {
     /// 0 success, 1 redirection, 2 the initiator's error, 3 the target's error.
     pub class: u8,
-    /// What exactly; its meaning depends on the class.
+    /// The detail; its meaning depends on the class.
     pub detail: u8,
 }
 

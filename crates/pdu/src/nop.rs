@@ -17,7 +17,7 @@ const NOP_IN: &str = "NOP-In";
 pub struct NopOut {
     /// I: outside the order of commands. Without an `itt` it must be set (RFC 7143 §11.18.1).
     pub immediate: bool,
-    /// As in the ping that is answered; otherwise zero.
+    /// The LUN of the ping that is answered; otherwise zero.
     pub lun: Lun,
     /// The tag of a ping of our own.
     pub itt: Option<Itt>,

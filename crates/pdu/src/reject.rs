@@ -14,7 +14,7 @@ const REASON: usize = 2;
 /// [`rejected_header`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reject {
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
     /// The number that the reject uses up.
     pub stat_sn: StatSn,
@@ -26,7 +26,7 @@ pub struct Reject {
     pub data_sn: DataSn,
 }
 
-/// Why a PDU was refused (RFC 7143 §11.17.1).
+/// Reasons why a target rejects a PDU (RFC 7143 §11.17.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RejectReason(pub u8);
 

@@ -1,4 +1,4 @@
-//! How the target behaves: every answer that a test may want to vary.
+//! Settings of the target: every answer that a test may want to vary.
 
 mod behavior;
 mod chap;
@@ -28,8 +28,8 @@ pub struct TargetConfig {
     pub alias: Option<String>,
     /// `TargetPortalGroupTag`, declared in the first login response when present.
     pub portal_group: Option<u16>,
-    /// What its ports serve of the units; [`Target::set_access`](crate::target::Target::set_access) tells
-    /// the sessions of a change.
+    /// The access state of its ports; [`Target::set_access`](crate::target::Target::set_access) reports a
+    /// change to the sessions.
     pub access: AccessState,
     /// The port of an array that the target is; its state is that of its group. `None` is a target whose ports
     /// have no groups.
@@ -38,7 +38,7 @@ pub struct TargetConfig {
     pub units: BTreeMap<u16, Unit>,
     /// Whether the units are present.
     pub presence: Presence,
-    /// How the numbers of units are spelled.
+    /// The form of the numbers of units.
     pub lun_form: LunForm,
     /// Operational keys.
     pub keys: Keys,
@@ -47,13 +47,13 @@ pub struct TargetConfig {
     /// Commands that the target accepts concurrently: `MaxCmdSN` runs that far ahead. 0 keeps the
     /// window closed.
     pub window: u32,
-    /// How write data are asked for.
+    /// The way in which the target asks for write data.
     pub r2t: R2tBehavior,
-    /// How read data are sent.
+    /// The way in which the target sends read data.
     pub data_in: DataInBehavior,
-    /// How the login goes.
+    /// The course of a login.
     pub login: LoginBehavior,
-    /// What SendTargets lists.
+    /// The answer to SendTargets.
     pub discovery: Discovery,
     /// `StatSN` of the first login response of each connection.
     pub first_stat_sn: u32,
@@ -79,7 +79,7 @@ pub struct TargetConfig {
     /// function, a logout, a new login or a restart: any of them, also of WRITE SAME and UNMAP. `None` is a target where
     /// such a command has written nothing.
     pub torn_commands: Option<u64>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
     /// Whether to keep the PDUs of the initiator, for [`Target::received`](crate::target::Target::received).
     pub record: bool,
@@ -119,14 +119,14 @@ impl TargetConfig {
         }
     }
 
-    /// The same target with another unit, or another one behind this number.
+    /// Adds a unit, or replaces the unit of this number.
     #[must_use]
     pub fn with_unit(mut self, number: u16, unit: Unit) -> Self {
         self.units.insert(number, unit);
         self
     }
 
-    /// The same target as a port of an array: with the portal group tag of its relative target port identifier.
+    /// Makes the target a port of an array: with the portal group tag of its relative target port identifier.
     #[must_use]
     pub fn with_port(mut self, port: TargetPort) -> Self {
         self.portal_group = Some(port.port);
@@ -134,14 +134,14 @@ impl TargetConfig {
         self
     }
 
-    /// The same target, which lets in only whom CHAP proves.
+    /// Requires CHAP of initiators.
     #[must_use]
     pub fn with_chap(mut self, chap: Chap) -> Self {
         self.chap = Some(chap);
         self
     }
 
-    /// The same target with one more fault.
+    /// Adds a fault.
     #[must_use]
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);

@@ -20,7 +20,7 @@ const STEP: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct RamDisk(Arc<Shared>);
 
-/// What becomes of writes of initiators before they are flushed.
+/// Kinds of write cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cache {
@@ -183,7 +183,7 @@ impl RamDisk {
         Changes { resizes: resizes.load(Ordering::Relaxed), modes: modes.load(Ordering::Relaxed) }
     }
 
-    /// What becomes of writes before they are flushed.
+    /// Returns the kind of write cache.
     #[must_use]
     pub fn cache(&self) -> Cache {
         self.content().cache
@@ -200,20 +200,20 @@ impl RamDisk {
         content.cache = cache;
     }
 
-    /// The same as [`set_cache`](Self::set_cache) while initiators are there: each session, of any target
-    /// that serves this disk, then meets the unit attention MODE PARAMETERS CHANGED.
+    /// Changes the cache like [`set_cache`](Self::set_cache) while initiators are there: each session, of
+    /// any target that serves this disk, then meets the unit attention MODE PARAMETERS CHANGED.
     pub fn switch_cache(&self, cache: Cache) {
         self.set_cache(cache);
         self.0.mode_changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many blocks a loss of power would change.
+    /// Returns the number of blocks that a loss of power would change.
     #[must_use]
     pub fn unflushed_blocks(&self) -> usize {
         self.content().durable.len()
     }
 
-    /// How many SYNCHRONIZE CACHE commands this disk has seen.
+    /// Returns the number of SYNCHRONIZE CACHE commands that this disk has executed.
     #[must_use]
     pub fn flushes(&self) -> u64 {
         self.0.flushes.load(Ordering::Relaxed)
@@ -241,7 +241,7 @@ impl RamDisk {
         Bytes::copy_from_slice(&content.bytes[start..end])
     }
 
-    /// What a [`read`](Self::read) would give after a loss of power.
+    /// Returns what a [`read`](Self::read) would return after a loss of power.
     #[must_use]
     pub fn read_durable(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
@@ -351,7 +351,7 @@ impl RamDisk {
         content.mapped[start..end].fill(false);
     }
 
-    /// How many blocks are mapped: written, and not unmapped since.
+    /// Returns the number of mapped blocks: written, and not unmapped since.
     #[must_use]
     pub fn mapped_blocks(&self) -> usize {
         self.content().mapped.iter().filter(|mapped| **mapped).count()

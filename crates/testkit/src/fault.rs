@@ -32,12 +32,12 @@ pub struct Fault {
     /// The connection, counted from 0 in the order of [`accept`](crate::target::Target::accept);
     /// `None` is any.
     pub connection: Option<usize>,
-    /// What triggers it.
+    /// The trigger.
     pub trigger: Trigger,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// How many commands it still meets; `None` is all of them. A fault of a PDU or of a byte
-    /// happens once, whatever this says.
+    /// The number of commands that it still affects; `None` is all of them. A fault of a PDU or of
+    /// a byte happens once, whatever this says.
     pub times: Option<u32>,
 }
 
@@ -65,7 +65,7 @@ pub enum Trigger {
 pub struct Blocks {
     /// The unit; `None` is any.
     pub unit: Option<u16>,
-    /// What a command does with the blocks; `None` is anything.
+    /// The access to the blocks; `None` is any.
     pub access: Option<Access>,
     /// The first block.
     pub first: u64,
@@ -73,7 +73,7 @@ pub struct Blocks {
     pub last: u64,
 }
 
-/// What happens at the trigger.
+/// Effects of a fault.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Effect {
@@ -107,7 +107,7 @@ pub enum Effect {
     AddWord {
         /// Offset in the header.
         at: usize,
-        /// How much is added.
+        /// The number that is added.
         value: u32,
     },
     /// The data segment is replaced.
@@ -121,8 +121,8 @@ pub enum Effect {
     /// first block that the command reaches of those that are bad, unless the sense data name
     /// one. Commands only.
     Sense(Sense),
-    /// The same, and what a volatile cache holds of the blocks that the command reaches is lost: a unit need
-    /// not keep what it could not write. Commands only.
+    /// The command ends with this sense data, and what a volatile cache holds of its blocks is lost: a unit
+    /// need not keep what it could not write. Commands only.
     LoseCached(Sense),
     /// The command is not executed and ends with this SCSI status. Commands only.
     Status(u8),
@@ -240,7 +240,7 @@ impl Fault {
         Self::on_blocks(range, Effect::InvertByte)
     }
 
-    /// The same fault for one unit only.
+    /// Limits the fault to one unit.
     #[must_use]
     pub const fn on_unit(mut self, number: u16) -> Self {
         if let Trigger::Command(blocks) = &mut self.trigger {
@@ -249,7 +249,7 @@ impl Fault {
         self
     }
 
-    /// The same fault for one kind of command only.
+    /// Limits the fault to one kind of command.
     #[must_use]
     pub const fn on_access(mut self, access: Access) -> Self {
         if let Trigger::Command(blocks) = &mut self.trigger {
@@ -289,7 +289,7 @@ impl Fault {
         Self::new(Trigger::ReceivedBytes(bytes), Effect::Close)
     }
 
-    /// The same fault on one connection only, counted from 0.
+    /// Limits the fault to one connection, counted from 0.
     #[must_use]
     pub const fn on_connection(mut self, connection: usize) -> Self {
         self.connection = Some(connection);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-/// How one direction carries bytes. Offsets count the bytes that were ever sent, from 0.
+/// The properties of one direction of a link. Offsets count the bytes that were ever sent, from 0.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Properties {
@@ -44,7 +44,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The same properties both ways.
+    /// Creates a link with these properties in both directions.
     #[must_use]
     pub fn new(properties: Properties) -> Self {
         Self { to_target: Pipe::new(properties.clone()), to_initiator: Pipe::new(properties) }

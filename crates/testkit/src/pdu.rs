@@ -175,7 +175,7 @@ fields! {
     login_status: u16_at(36) -> u16;
     /// First `DataSN`, `R2TSN` or `StatSN` a SNACK asks for.
     begin_run: u32_at(40) -> u32;
-    /// How many a SNACK asks for.
+    /// The number of PDUs that a SNACK asks for.
     run_length: u32_at(44) -> u32;
     /// Event code of an asynchronous message.
     event: u8_at(36) -> u8;

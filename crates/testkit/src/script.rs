@@ -241,7 +241,7 @@ impl Script {
         self.open_window();
     }
 
-    /// What the initiator did against the standard.
+    /// Returns the violations of the initiator.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         self.checker.violations()

@@ -52,12 +52,12 @@ pub struct JobsArgs {
     pub output: OutputArgs,
 }
 
-/// What came of one copy of many.
+/// The result of one copy of many.
 #[derive(Debug)]
 pub struct JobResult {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What came of it.
+    /// The result.
     pub result: Result<Report, Failure>,
 }
 

@@ -17,7 +17,7 @@ const LOCAL_QUEUE: usize = 4 << 20;
 pub struct Choice {
     /// The number.
     pub value: usize,
-    /// Why it is that.
+    /// The reason for it.
     pub reason: String,
 }
 
@@ -41,7 +41,7 @@ impl Choice {
     }
 }
 
-/// What a copy has decided.
+/// The decisions of a copy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CopyPlan {
     /// Bytes of one read or write.

@@ -108,7 +108,7 @@ impl Cache {
         Self { shared: Arc::clone(&self.shared), device }
     }
 
-    /// What it was asked for so far, and what it had.
+    /// Returns the statistics: bytes requested, and bytes found in memory.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.shared.lock().stats

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the program.
 
 use std::io;
 
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

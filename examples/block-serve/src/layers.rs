@@ -52,7 +52,7 @@ impl Layers {
         &self.opened
     }
 
-    /// What the memory for reads has done, if there is one.
+    /// Returns the statistics of the cache, if there is one.
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.cache.as_ref().map(Cache::stats)
@@ -64,7 +64,7 @@ impl Layers {
         self.behind.as_ref().map_or(0, WriteBehind::pending_bytes)
     }
 
-    /// How many changes have failed after their answer, since the start.
+    /// Returns the number of changes that have failed after their answer, since the start.
     #[must_use]
     pub fn failed_changes(&self) -> u64 {
         self.behind.as_ref().map_or(0, WriteBehind::failed_changes)

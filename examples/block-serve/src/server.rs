@@ -37,7 +37,7 @@ pub struct Server {
     strangers: Mutex<Seldom>,
 }
 
-/// What a server has done, since its start.
+/// Counters of a server, since its start.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerStats {
@@ -155,7 +155,7 @@ impl Server {
         if self.losses.is_unheard() { Err(losses::unheard()) } else { Ok(()) }
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         let [clients, requests, failed, bytes_read, bytes_written] = [
@@ -169,7 +169,7 @@ impl Server {
         ServerStats { clients, requests, failed, bytes_read, bytes_written }
     }
 
-    /// What lies between clients and unit.
+    /// Returns the layers between clients and unit.
     #[must_use]
     pub const fn layers(&self) -> &Layers {
         &self.layers

@@ -75,7 +75,7 @@ impl WriteBehind {
         u64::from(self.shared.size) - self.shared.room.available_permits() as u64
     }
 
-    /// How many changes have failed after their answer, since the start.
+    /// Returns the number of changes that have failed after their answer, since the start.
     #[must_use]
     pub fn failed_changes(&self) -> u64 {
         self.shared.lock().failures.count()

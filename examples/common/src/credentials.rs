@@ -76,7 +76,7 @@ pub enum CredentialsError {
     TwoHosts {
         /// Where the password comes from.
         from: &'static str,
-        /// Who proves itself by it.
+        /// The side that proves itself by it.
         prover: Prover,
         /// A host of the source.
         one: String,
@@ -88,7 +88,7 @@ pub enum CredentialsError {
     Unreadable {
         /// Which one.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
     },
 }

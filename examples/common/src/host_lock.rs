@@ -29,7 +29,7 @@ pub struct HostLock {
     _socket: Socket,
 }
 
-/// Why there is no lock.
+/// Reasons why there is no lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// A process has it; which one, as far as that can be seen.
@@ -81,7 +81,7 @@ impl ChildLock {
         Ok(Self { sockets: sockets.collect::<io::Result<_>>()? })
     }
 
-    /// What the child is to inherit.
+    /// Returns the descriptors that the child shall inherit.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }

@@ -41,7 +41,7 @@ pub type Show = fn(&str);
 pub enum Usually {
     /// Warnings, and worse.
     Warnings,
-    /// What sessions and copies do as well, with time stamps.
+    /// The work of sessions and copies as well, with time stamps.
     Details,
     /// Nothing.
     Silence,

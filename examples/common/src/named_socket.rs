@@ -91,7 +91,7 @@ impl NamedSocket {
         Ok(Self { listener, path: path.into(), file: place(path)? })
     }
 
-    /// What takes connections.
+    /// Returns the socket that accepts connections.
     #[must_use]
     pub const fn listener(&self) -> &UnixListener {
         &self.listener

@@ -23,14 +23,14 @@ pub trait ProgramError: Display {
     fn no_start(cause: io::Error) -> Self;
 }
 
-/// How a program is started, and what it says by itself.
+/// A program: its arguments, its messages and its log.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Its name, before whatever it says.
     pub name: &'static str,
-    /// What it says at the first signal to stop.
+    /// The message at the first signal to stop.
     pub stopping: &'static str,
-    /// What it logs where `RUST_LOG` says nothing.
+    /// The log where `RUST_LOG` says nothing.
     pub usually: Usually,
     /// Puts lines on standard error.
     pub say: Show,

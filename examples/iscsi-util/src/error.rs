@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the program.
 
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub enum Error {
     File {
         /// Which one.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
     /// A page of vital product data that the unit refuses.
@@ -43,7 +43,7 @@ pub enum Error {
     Page {
         /// Its code.
         page: u8,
-        /// Why.
+        /// The reason.
         cause: iscsi_initiator::Error,
     },
     /// A unit that tells more extents than were asked for.
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

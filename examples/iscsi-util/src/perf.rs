@@ -1,4 +1,4 @@
-//! How fast a unit can be read, or written.
+//! Measures how fast a unit can be read, or written.
 
 mod load;
 mod measured;

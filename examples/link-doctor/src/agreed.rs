@@ -1,4 +1,4 @@
-//! What initiator and target agreed about at login, by the names of the standard.
+//! The parameters that initiator and target agreed on at login, by the names of the standard.
 
 use iscsi_initiator::Digest;
 use iscsi_initiator::Negotiated;

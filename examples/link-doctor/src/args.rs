@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The arguments of the command line.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What is asked of the tuner.
+    /// Returns the wishes for the tuner.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();

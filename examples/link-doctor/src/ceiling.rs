@@ -13,17 +13,17 @@ use iscsi_initiator::tuning::Bandwidth;
 /// The rate that one limit allows.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ceiling {
-    /// What limits.
+    /// The limit.
     pub limit: Limit,
     /// The rate; [`Bandwidth::MAX`] stands for everything beyond as well.
     pub rate: Bandwidth,
-    /// What the rate follows from.
+    /// The numbers from which the rate follows.
     pub because: String,
     /// The setting that lifts it; `None` if none does.
     pub remedy: Option<String>,
 }
 
-/// What may limit a flow.
+/// Limits of a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limit {

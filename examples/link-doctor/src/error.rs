@@ -1,4 +1,4 @@
-//! What can go wrong with an examination.
+//! Errors of an examination.
 
 use std::io;
 
@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The pause between two pings while reads are under way.
 const PINGS_APART: Duration = Duration::from_millis(500);
 
-/// How a unit is read.
+/// The way in which a unit is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Workload {
     /// Bytes of one read, a whole number of blocks, not 0.
@@ -33,12 +33,12 @@ pub struct Workload {
     pub window: Option<u32>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct ReadTest {
-    /// How it was read.
+    /// The way in which it was read.
     pub workload: Workload,
-    /// How long.
+    /// The time.
     pub time: Duration,
     /// Bytes read in that time.
     pub bytes: u64,
@@ -213,7 +213,7 @@ impl ReadTest {
         median(&self.pings)
     }
 
-    /// What the session waited for.
+    /// Returns what the session waited for.
     #[must_use]
     pub fn diagnosis(&self) -> Diagnosis {
         let (before, after) = &self.readings;

@@ -1,4 +1,4 @@
-//! What held the reads back, from numbers that this end can measure.
+//! Finds the limiter of the reads, from numbers that this end can measure.
 //!
 //! A target that is slow still answers pings immediately, while queued data delay the answer to a
 //! ping as well. Data that queue on the way delay TCP's acknowledgements too; data that wait in the
@@ -23,7 +23,7 @@ use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
 use iscsi_initiator::tuning::Size;
 
-/// What held the reads back.
+/// Limiters of the reads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ReadLimit {
@@ -82,7 +82,7 @@ pub struct Reads {
     pub tcp: Trips,
     /// The largest window that this end offers, bytes.
     pub window: Option<u64>,
-    /// How far this host tunes receive buffers.
+    /// The range in which this host tunes receive buffers.
     pub tcp_rmem: Option<Autotuning>,
 }
 
@@ -136,7 +136,7 @@ impl Reads {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
     }
 
-    /// What held them back.
+    /// Returns the limiter.
     #[must_use]
     pub fn limit(&self, link: &LinkModel) -> ReadLimit {
         if link.basis == Basis::Declared && self.reaches(link.bandwidth, FULL) {

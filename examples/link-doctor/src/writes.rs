@@ -16,7 +16,7 @@ use crate::facts::LinkFacts;
 use crate::lio::{MAX_BURST, MAX_WINDOW, PortalGroup};
 use iscsi_initiator::tuning::Size;
 
-/// What writes can reach.
+/// The rates that writes can reach.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Writes {
     /// Bytes of one write.
@@ -29,16 +29,16 @@ pub struct Writes {
     pub round_trip: Duration,
     /// The rate with one write in flight.
     pub one_at_a_time: Bandwidth,
-    /// What each limit allows, in the order of the way that data take.
+    /// The rate that each limit allows, in the order of the way that data take.
     pub ceilings: Vec<Ceiling>,
 }
 
-/// What the arithmetic is made of.
+/// The inputs of the arithmetic.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// The link and the plan for it.
     pub facts: &'a LinkFacts,
-    /// What was agreed at login.
+    /// The parameters agreed at login.
     pub negotiated: &'a Negotiated,
     /// The terms of transfers that follow from it.
     pub terms: TransferTerms,

@@ -83,7 +83,7 @@ impl RamDisk {
         }
     }
 
-    /// How often something in a volatile cache was lost for another reason than a loss of power.
+    /// Returns how often a volatile cache lost something for another reason than a loss of power.
     #[must_use]
     pub fn cache_losses(&self) -> u64 {
         self.0.cache_losses.load(Ordering::Relaxed)

@@ -35,7 +35,7 @@ impl Target {
         self.replace_unit_and_tell(number, unit, Sense::LUNS_CHANGED);
     }
 
-    /// The same with another unit attention.
+    /// Replaces a unit like [`replace_unit`](Self::replace_unit), with another unit attention.
     pub fn replace_unit_and_tell(&mut self, number: u16, unit: Unit, attention: Sense) {
         let form = self.config.lun_form;
         self.power_losses_told.retain(|(_, told), _| *told != number);

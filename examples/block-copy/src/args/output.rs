@@ -54,7 +54,7 @@ impl OutputArgs {
         self.mode() == ProgressMode::None
     }
 
-    /// How progress is shown.
+    /// The way in which progress is shown.
     pub fn mode(&self) -> ProgressMode {
         if self.quiet { ProgressMode::None } else { self.progress }
     }
@@ -64,7 +64,7 @@ impl OutputArgs {
         self.verbose > 0 && !self.is_silent()
     }
 
-    /// What is logged where `RUST_LOG` says nothing.
+    /// Returns the log level where `RUST_LOG` says nothing.
     pub fn usually(&self) -> Usually {
         if self.is_silent() {
             Usually::Silence

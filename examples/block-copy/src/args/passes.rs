@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
 
-/// How a source in use is copied.
+/// The passes over a source in use.
 #[derive(Clone, Debug, Args)]
 pub struct PassArgs {
     /// Copy in passes; CMD lists what changed since the last one.
@@ -56,7 +56,7 @@ impl Default for PassArgs {
     }
 }
 
-/// What is done where more passes do not help.
+/// The action where more passes do not help.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum WhenNotConverging {
     /// Makes the last pass, however long it takes.
