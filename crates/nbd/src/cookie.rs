@@ -4,5 +4,6 @@
 /// "Request message"; older texts say handle).
 ///
 /// Unique among the requests in flight on a connection.
+#[doc(alias = "handle")]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Cookie(pub u64);

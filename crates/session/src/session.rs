@@ -180,6 +180,7 @@ impl Session {
 
     /// Returns when the session may reconnect, counted from its end; `None` before the end, and for
     /// a session that never reached full feature phase.
+    #[doc(alias = "reconnect")]
     pub const fn reopening(&self) -> Option<Reopening> {
         self.state.reopening()
     }

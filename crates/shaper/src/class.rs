@@ -20,6 +20,7 @@ use crate::rate::Rate;
 /// assert!(backup.with_ceil(Rate::Zero).check().is_err());
 /// # Ok::<(), iscsi_tuner::BandwidthError>(())
 /// ```
+#[doc(alias("throttle", "rate limit", "bandwidth limit"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Class {

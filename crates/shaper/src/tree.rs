@@ -28,6 +28,7 @@ const DEFAULT: usize = 1;
 ///
 /// Invariant: the rates of a class's children are together no more than its own, so every guarantee can
 /// be kept.
+#[doc(alias("HTB", "token bucket", "QoS"))]
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) nodes: Vec<Node>,

@@ -67,6 +67,7 @@ pub struct Plan {
     pub receive_buffer: Choice<Buffer>,
     /// Whether small segments go immediately (`TCP_NODELAY`), or wait for an acknowledgement
     /// (Nagle).
+    #[doc(alias = "nagle")]
     pub no_delay: Choice<bool>,
     /// The amount of data in one system call.
     pub sends: Choice<Sends>,
@@ -99,6 +100,7 @@ pub struct Plan {
     /// Bytes of one write, or of a transfer that is read and written.
     pub io_size: Choice<u64>,
     /// Writes in flight on each connection.
+    #[doc(alias("concurrent", "in flight"))]
     pub queue_depth: Choice<u32>,
     /// Bytes of one read, where nothing is written.
     pub read_size: Choice<u64>,

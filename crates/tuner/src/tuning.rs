@@ -32,6 +32,7 @@ pub struct Tuning {
     /// The receive buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
     pub receive_buffer: Option<u64>,
     /// Whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle).
+    #[doc(alias = "nagle")]
     pub no_delay: Option<bool>,
     /// The amount of data in one system call.
     pub sends: Option<Sends>,

@@ -70,6 +70,7 @@ const MAX_PREFERRED: u64 = 16 << 20;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("RAID", "stripe"))]
 #[derive(Clone, Debug)]
 pub struct Volume<D = Disk> {
     stripe: Stripe,

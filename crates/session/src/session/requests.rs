@@ -99,6 +99,7 @@ impl Session {
     /// it, or with its status if the status comes first. A tag that has ended is ignored.
     ///
     /// Returns whether the target may know of the command; `false` if no part of it was handed out.
+    #[doc(alias = "cancel")]
     pub fn abort(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_for(itt, TaskError::Aborted, now);
