@@ -230,7 +230,7 @@ pub struct LoginStatus {
 impl LoginStatus {
     /// The class of a login that goes on, or is complete.
     pub const CLASS_SUCCESS: u8 = 0;
-    /// The class of a login that is to be sent elsewhere.
+    /// The class of a login that is redirected.
     pub const CLASS_REDIRECTION: u8 = 1;
     /// The class of a login that fails through the initiator's fault.
     pub const CLASS_INITIATOR_ERROR: u8 = 2;

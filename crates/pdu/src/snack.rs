@@ -48,7 +48,7 @@ pub struct SnackRequest {
     pub lun: Lun,
     /// The task; `None` for [`SnackKind::Status`] and [`SnackKind::DataAck`].
     pub itt: Option<Itt>,
-    /// The Target Transfer Tag of the Data-In for [`SnackKind::DataAck`], a tag of its own for
+    /// The Target Transfer Tag of the Data-In for [`SnackKind::DataAck`], a separate tag for
     /// [`SnackKind::RData`], otherwise 0xffffffff (RFC 7143 §11.16.3).
     pub tag: u32,
     /// The next StatSN the initiator expects on this connection.

@@ -1,8 +1,8 @@
 //! An iSCSI session without IO (RFC 7143): bytes, events and time go in; bytes and outputs come
 //! out.
 //!
-//! The crate has no socket, no clock, no runtime and no randomness of its own. A driver owns a
-//! [`Session`], the transport connections it asks for, and a clock, and keeps one rule:
+//! The crate has no socket, clock, runtime or randomness. A driver owns a [`Session`], the
+//! transport connections it asks for, and a clock, and keeps one rule:
 //!
 //! > After any call that takes `&mut self` and `now`, drain [`Session::poll_output`], then
 //! > [`Session::poll_transmit`] for each connection, before waiting.

@@ -1,4 +1,4 @@
-//! What a session wants done, and what it has to tell.
+//! Outputs of a session: requests to the driver, results and notices.
 
 use std::time::Duration;
 

@@ -234,8 +234,8 @@ impl Session {
         }
     }
 
-    /// How much write data the target may be waiting for now on a connection, and how much it may have had to wait for in
-    /// the writes that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
+    /// Returns the write data that the target may be waiting for now on a connection, and the write data of the writes
+    /// that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
     /// [limit](Self::limit_writes) there is.
     pub fn write_progress(&self, cid: Cid) -> (u64, u64) {
         let load = self.tasks.load_of(cid);

@@ -19,8 +19,8 @@ const DEFAULT: usize = 1;
 /// Classes of requests that share what the root has: hierarchical token buckets.
 ///
 /// Requests [wait](Self::request) in the classes that have no others below them, and are
-/// [granted](Self::poll_grant) in turn. There is always a default class, for whatever has none: it has no
-/// rate of its own, borrows what the root has to spare after all others, and may be
+/// [granted](Self::poll_grant) in turn. There is always a default class, for requests without a class: it
+/// has no guaranteed rate, borrows what the root has to spare after all others, and may be
 /// [changed](Self::change).
 ///
 /// The rule for the driver: after any call that takes `&mut self` and `now`, drain

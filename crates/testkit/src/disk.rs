@@ -87,7 +87,7 @@ impl RamDisk {
 
     /// A disk of `blocks` blocks of `block_size` bytes that keeps nothing, and takes 1 MiB of memory however large it is:
     /// writes are thrown away, and reads bring zeros, also where something was written. No block is ever mapped or waits for
-    /// a flush; all else is as of another disk. For what is to be measured without a store.
+    /// a flush; all else is as of another disk. For measurements without a store.
     ///
     /// Over TCP (feature `serve`) a read of such a disk is not copied in user space: the socket is given one buffer of zeros,
     /// again and again. What is written is taken from the socket, and copied no further.

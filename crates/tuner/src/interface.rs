@@ -12,7 +12,7 @@ pub struct Interface {
     pub offload: Offload,
 }
 
-/// Offloads, as `ethtool -k` shows them; `None` where the interface does not tell.
+/// Offloads, as `ethtool -k` shows them; `None` where the interface does not report it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Offload {

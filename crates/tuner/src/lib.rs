@@ -2,11 +2,11 @@
 //!
 //! | from | comes |
 //! |---|---|
-//! | [`TcpInfo`], [`Rtt`]: what the kernel and pings tell | [`Measurement`] |
-//! | the user's word | [`Tuning`] |
-//! | what this host permits | [`Limits`] |
+//! | [`TcpInfo`], [`Rtt`]: reports of the kernel, and pings | [`Measurement`] |
+//! | the wishes of the user | [`Tuning`] |
+//! | the limits of this host | [`Limits`] |
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
-//! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
+//! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: the settings that the kernel granted |
 //! | samples of its rate and round-trip time | [`LinkEstimator`], and from it the limit of data in flight: [`inflight_limit`], [`WriteLimit`] |
 //! | what has arrived | [`ReadLimit`]: how much may be asked for |
 //! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |

@@ -70,7 +70,7 @@ pub struct StallWatch {
 }
 
 impl StallWatch {
-    /// Takes in a reading; tells how the connection stands still by it, if it does.
+    /// Takes in a reading; returns the kind of stall that it shows, if there is one.
     ///
     /// A connection whose segments are not longer than the longest that is tried
     /// ([`SegmentLimit::SEGMENTS`]) is none of these.

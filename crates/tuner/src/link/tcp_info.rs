@@ -1,10 +1,10 @@
-//! What the kernel tells of a TCP connection (`TCP_INFO`).
+//! The kernel's report of a TCP connection (`TCP_INFO`).
 
 use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
 
-/// A reading of `TCP_INFO`; `None` wherever this kernel does not tell.
+/// A reading of `TCP_INFO`; `None` wherever this kernel does not report it.
 ///
 /// Times that add up and counters run from the beginning of the connection. Outside this crate a reading
 /// begins as [`TcpInfo::default`], whose fields can be set.

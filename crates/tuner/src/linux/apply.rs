@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(Granted::read(&socket).receive_buffer, Some(200_000));
     }
 
-    /// The peer is told so as well: no segment of its own is longer.
+    /// The peer learns of it as well: its segments are no longer either.
     #[test]
     fn the_longest_segment_holds_in_both_directions() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
