@@ -149,7 +149,10 @@ impl Question<'_> {
         let (depth, wanted) = (u64::from(self.workload.1), self.commands_wanted());
         match self.terms.window.map(u64::from) {
             Some(window) if depth >= window => self.wider_window(window),
-            _ => Some(format!("allow more writes in flight: a queue depth of {}", wanted.max(depth + 1))),
+            _ => Some(format!(
+                "allow more writes in flight: a queue depth of {}",
+                wanted.max(depth + 1)
+            )),
         }
     }
 
@@ -167,7 +170,9 @@ impl Question<'_> {
     fn wider_window(&self, window: u64) -> Option<String> {
         let wanted = self.commands_wanted().max(window.saturating_mul(2));
         if window >= MAX_WINDOW {
-            return Some("longer writes, or more sessions: no LIO accepts more commands".to_owned());
+            return Some(
+                "longer writes, or more sessions: no LIO accepts more commands".to_owned(),
+            );
         }
         let command = self.portal_group.set_window(wanted);
         Some(format!(

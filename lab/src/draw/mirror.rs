@@ -91,7 +91,9 @@ fn table(figures: &[&Figure]) -> Table {
                 let (end, reason) = match &figure.outcome {
                     Outcome::Failed(reason) => ("**failed**", reason.clone()),
                     Outcome::Skipped(reason) => ("skipped", reason.clone()),
-                    Outcome::Complete | Outcome::TimedOut => ("-", "nothing was reported".to_owned()),
+                    Outcome::Complete | Outcome::TimedOut => {
+                        ("-", "nothing was reported".to_owned())
+                    }
                 };
                 let mut cells = vec![table.noted(end, reason)];
                 cells.resize(columns.len(), "-".to_owned());

@@ -47,7 +47,7 @@ pub enum Expected {
     Request(usize),
     /// The data of a write, which are given out in one piece.
     Payload(usize),
-    /// The data of a write that is refused; they need not be in the input at once.
+    /// The data of a write that is refused; they need not be in the input all together.
     Skipped(usize),
 }
 
