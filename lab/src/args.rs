@@ -41,7 +41,7 @@ pub enum Command {
     },
 }
 
-/// What `lab run` is told.
+/// The arguments of `lab run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
     /// The scenario, a TOML file.
@@ -67,7 +67,7 @@ pub struct RunArgs {
     pub lab: LabArgs,
 }
 
-/// What `lab exec` is told.
+/// The arguments of `lab exec`.
 #[derive(Args, Clone, Debug)]
 pub struct ExecArgs {
     /// Where and how long.
@@ -82,7 +82,7 @@ pub struct ExecArgs {
     pub program: Vec<String>,
 }
 
-/// What `lab draw` is told.
+/// The arguments of `lab draw`.
 #[derive(Args, Clone, Debug)]
 pub struct DrawArgs {
     /// The files that `lab run` left.

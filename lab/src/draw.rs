@@ -24,7 +24,7 @@
 //! - Goals come first: a row for each link and series of figures that has one, with what it reached.
 //!   A figure is judged as it is written.
 //! - What does not tell its `direction` is a write.
-//! - A figure's `detail` may have `limit_seconds`, told where nothing arrived in time.
+//! - A figure's `detail` may have `limit_seconds`, which is shown where nothing arrived in time.
 
 mod axis;
 mod bars;

@@ -46,8 +46,8 @@ pub struct MirrorFigure {
     /// From the order to the moment at which both were equal for the first time (`BLOCK_JOB_READY`),
     /// seconds; none if there was no such moment in time.
     pub ready_seconds: Option<f64>,
-    /// From the moment at which nobody was to write any more to the end of the mirror
-    /// (`BLOCK_JOB_COMPLETED`), seconds: what a machine that moves would wait at most.
+    /// Seconds from the last moment at which a program might write to the end of the mirror
+    /// (`BLOCK_JOB_COMPLETED`): the longest time that a moving machine would wait.
     pub cut_over_seconds: Option<f64>,
     /// What of that passed until the last write was answered, seconds; none without a load.
     pub load_end_seconds: Option<f64>,
@@ -68,7 +68,7 @@ pub struct MirrorFigure {
     pub samples: Vec<(f64, u64, u64)>,
 }
 
-/// Mirrors a disk to a unit. Whatever is under way at its end is given up.
+/// Mirrors a disk to a unit. Requests in flight at its end are given up.
 ///
 /// # Errors
 /// [`Outcome::Failed`], or [`Outcome::Skipped`] where a program is missing. A mirror that was never ready is

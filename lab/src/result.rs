@@ -76,14 +76,14 @@ pub struct Figure {
     /// The rate of each full second at which bytes arrived, 10^6 bits a second; empty for a program
     /// that does not tell it.
     pub samples_mbit_per_s: Vec<f64>,
-    /// What crossed the link meanwhile; `None` where nobody counted.
+    /// What crossed the link meanwhile; `None` where it was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
     /// The memory that the unit's file takes afterwards, bytes; `None` where it is not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_bytes: Option<u64>,
-    /// What the program itself told: `told_mbit_per_s` is its own word for its rate. Of one that
-    /// the time limit ended, `limit_seconds`.
+    /// What the program itself reported: `told_mbit_per_s` is the rate that it printed. For a
+    /// program that the time limit ended, `limit_seconds`.
     #[serde(default)]
     pub detail: Value,
 }

@@ -167,7 +167,7 @@ impl Measure {
         self.label.as_deref().unwrap_or_else(|| self.who.name())
     }
 
-    /// Whether it writes holes to a unit that is made anew for it.
+    /// Whether it writes holes to a unit that is made again for it.
     pub fn is_thin(&self) -> bool {
         self.source == Source::Scattered && self.direction == Direction::Write
     }

@@ -75,7 +75,7 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Makes further links between the hosts until there are so many.
+    /// Makes further links between the hosts until there are `count`.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -152,8 +152,8 @@ impl Testbed {
         Ok(())
     }
 
-    /// Changes the target while initiators are logged in, by an action of `lab/lio`. It is not what
-    /// was made any more: the next [`set_target`](Self::set_target) makes it anew.
+    /// Changes the target while initiators are logged in, by an action of `lab/lio`. The target
+    /// then differs from what was made: the next [`set_target`](Self::set_target) makes it again.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.

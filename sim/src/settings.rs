@@ -47,7 +47,7 @@ pub enum Class {
     Standby,
     /// Processes die, and leave what was on its way.
     Death,
-    /// Each handle of a disk, and not only the first, has to be told of lost writes.
+    /// Each handle of a disk, and not only the first, has to report lost writes.
     EachHandle,
     /// Nothing may change after a disk has been closed in order.
     AfterClose,

@@ -12,7 +12,7 @@ use crate::layout::{BLOCK, Layout, mixed};
 #[repr(C, align(4096))]
 pub(crate) struct Block(pub(crate) [u8; BLOCK]);
 
-/// A block that nobody has ever written to its place.
+/// A block that no writer has ever written to its place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Damaged {
     /// The number that stands in it.

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::block::Block;
 use crate::layout::{Layout, WRITERS};
 
-/// Complaints that are told.
+/// The number of complaints that are printed.
 const TOLD: usize = 10;
 
 /// What was found on a disk.

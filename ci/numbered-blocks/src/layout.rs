@@ -9,7 +9,7 @@ pub(crate) const BLOCK: usize = 4096;
 const LEN: u64 = BLOCK as u64;
 /// Writers that share a disk.
 pub(crate) const WRITERS: usize = 4;
-/// Every so many blocks belong to the same writer.
+/// The distance, in blocks, between two blocks of one writer.
 const STRIDE: u64 = WRITERS as u64;
 /// Blocks of a MiB. At first, every other MiB of the disk is a hole.
 const STRETCH: u64 = (1 << 20) / LEN;
@@ -17,7 +17,7 @@ const STRETCH: u64 = (1 << 20) / LEN;
 /// The blocks of a disk, each of which belongs to one writer: neighbours belong to different ones.
 ///
 /// A writer's writes are numbered from 1. The number of a write is the generation of the block that it leaves, and says by
-/// itself where it goes; so whoever knows how many are flushed knows what each block must have.
+/// itself where it goes; so a checker that knows how many are flushed knows what each block must have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Blocks of each writer.
@@ -25,7 +25,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// A disk of so many bytes. What is left over at its end belongs to nobody. `None` if it has no block for each writer.
+    /// Divides a disk of `len` bytes. The rest at its end belongs to no writer. `None` if it has no block for each writer.
     pub(crate) fn new(len: u64) -> Option<Self> {
         let each = len / (LEN * STRIDE);
         (each > 0).then_some(Self { each })

@@ -1,4 +1,4 @@
-//! What people and scripts are told.
+//! Lines for people and scripts.
 
 use std::io::{self, Write};
 

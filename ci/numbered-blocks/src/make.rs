@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::block::Block;
 use crate::layout::Layout;
 
-/// Fills an empty file of so many bytes.
+/// Fills an empty file of `len` bytes.
 ///
 /// # Errors
 /// When it cannot be written, or the size is too small for any layout.

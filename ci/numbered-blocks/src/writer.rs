@@ -36,8 +36,8 @@ impl<'a> Writer<'a> {
 
     /// Writes for ever, and says on standard output what is flushed, what has failed, and what was read and is wrong.
     ///
-    /// A round of which a write or the flush has failed is repeated, all of it, until it ends well: after a flush that has
-    /// failed, nobody knows which of the writes before it are there, and no later flush tells.
+    /// A round of which a write or the flush has failed is repeated, all of it, until it ends well: after a failed flush,
+    /// it is unknown which of the writes before it are there, and no later flush reports it.
     pub(crate) fn run(mut self) {
         loop {
             let end = self.flushed + 1 + mixed(self.flushed) % ROUND;

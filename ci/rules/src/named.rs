@@ -59,7 +59,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts anew, with the numbers of a suite or without.
+    /// Starts again, with the numbers of a suite or without.
     fn begin(&mut self, suite: Option<&'a str>) {
         self.suite = suite;
         self.last = None;

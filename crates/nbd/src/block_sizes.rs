@@ -4,8 +4,8 @@
 /// constraints").
 pub const MAX_PAYLOAD: u32 = 1 << 25;
 
-/// What the offsets and lengths of requests are multiples of, and their limit, in bytes (NBD, "Block
-/// size constraints").
+/// The block sizes of an export: requests are multiples of them, and have a limit, in bytes (NBD,
+/// "Block size constraints").
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct BlockSizes {
     /// Every offset and length is a multiple of it: a power of two of 1 to 65,536.
@@ -60,7 +60,7 @@ impl BlockSizes {
     }
 }
 
-/// What holds where nothing was agreed on.
+/// The sizes that hold where nothing was agreed on.
 impl Default for BlockSizes {
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: MAX_PAYLOAD }

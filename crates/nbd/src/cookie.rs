@@ -1,8 +1,9 @@
 //! What names a request in its replies.
 
-/// Chosen by the client, and repeated by the server in each reply to the request (NBD, "Request
-/// message"; older texts say handle).
+/// Identifies a request: the client chooses it, and the server repeats it in each reply (NBD,
+/// "Request message"; older texts say handle).
 ///
-/// Unique among the requests under way on a connection.
+/// Unique among the requests in flight on a connection.
+#[doc(alias = "handle")]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Cookie(pub u64);

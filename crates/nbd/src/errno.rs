@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a request failed (NBD, "Error values").
+/// Reasons why a request fails (NBD, "Error values").
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 pub enum Errno {
     /// NBD_EPERM: a write to an export that is read-only.
@@ -26,7 +26,7 @@ pub enum Errno {
     /// NBD_ENOTSUP: zeros that cannot be written faster than data.
     #[error("operation not supported")]
     NotSupported = 95,
-    /// NBD_ESHUTDOWN: a client that is told so disconnects.
+    /// NBD_ESHUTDOWN: a client that receives it disconnects.
     #[error("the server is shutting down")]
     Shutdown = 108,
 }

@@ -14,9 +14,9 @@ pub enum ProtocolError {
     /// A message does not begin as it must.
     #[error("a {message} begins with {value:#x}")]
     Magic {
-        /// What was expected.
+        /// The expected message.
         message: &'static str,
-        /// What stands there.
+        /// The value that was found.
         value: u64,
     },
     /// A client's flags have bits that the server did not offer.
@@ -29,9 +29,9 @@ pub enum ProtocolError {
     /// get.
     #[error("export {name:?}: {error}")]
     Export {
-        /// As the client names it; empty where the name is no text.
+        /// The name that the client sent; empty where it is no text.
         name: String,
-        /// Why.
+        /// The reason.
         error: OptionError,
     },
     /// A write has more data than would be skipped.
@@ -42,10 +42,10 @@ pub enum ProtocolError {
     Answer {
         /// The option's number.
         option: u32,
-        /// What is wrong.
+        /// The defect, as a phrase.
         problem: &'static str,
     },
-    /// A reply is to no request under way.
+    /// A reply belongs to no request in flight.
     #[error("a reply to no request ({0:?})")]
     UnknownCookie(Cookie),
     /// A structured reply where simple ones were negotiated, or a simple one that must be structured.

@@ -14,8 +14,8 @@ pub struct Export {
     pub size: u64,
     /// Which commands the server takes, and what the export is like.
     pub flags: TransmissionFlags,
-    /// What requests must keep to, known to the client or not. A server accepts no payload above
-    /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD), and says so.
+    /// The block sizes that requests must keep to, whether or not the client knows them. A server
+    /// accepts no payload above [`MAX_PAYLOAD`](crate::MAX_PAYLOAD), and says so.
     pub block_sizes: BlockSizes,
     /// The names of the metadata contexts that clients can select, such as
     /// [`BASE_ALLOCATION`](crate::BASE_ALLOCATION).

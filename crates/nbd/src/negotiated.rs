@@ -3,10 +3,10 @@
 use crate::export::Export;
 use crate::meta_context::MetaContext;
 
-/// What client and server have agreed on.
+/// The result of the negotiation between client and server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Negotiated {
-    /// The export, with the flags and block sizes as the client was told them.
+    /// The export, with the flags and block sizes that were reported to the client.
     pub export: Export,
     /// The name by which the client asked for it.
     pub name: String,
@@ -14,6 +14,6 @@ pub struct Negotiated {
     pub structured: bool,
     /// The contexts that requests for block status are answered in; empty where there may be none.
     pub contexts: Vec<MetaContext>,
-    /// Whether the client was told the block sizes.
+    /// Whether the client knows the block sizes.
     pub knows_block_sizes: bool,
 }

@@ -52,7 +52,7 @@ pub(crate) mod info {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// Why a server refuses an option (NBD, "Option reply types").
+/// Reasons why a server refuses an option (NBD, "Option reply types").
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 pub enum OptionError {
     /// NBD_REP_ERR_UNSUP.

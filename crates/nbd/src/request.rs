@@ -34,7 +34,7 @@ pub(crate) mod flag {
 pub struct Request {
     /// Names the request in its replies.
     pub cookie: Cookie,
-    /// What is to be done.
+    /// The operation.
     pub command: Command,
     /// Where the range begins, in bytes.
     pub offset: u64,
@@ -42,7 +42,7 @@ pub struct Request {
     pub length: u32,
 }
 
-/// What is to be done with the range of a request (NBD, "Request types").
+/// The operation on the range of a request (NBD, "Request types").
 ///
 /// `fua`: the reply waits until what was written is on permanent storage.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -62,19 +62,19 @@ pub enum Command {
     Flush,
     /// The data of the range are no longer needed.
     Trim {
-        /// As for a write.
+        /// Whether the trim must be on the medium before the reply, as for a write.
         fua: bool,
     },
     /// The range will be read soon.
     Cache,
     /// Zeros take the place of the range.
     WriteZeroes {
-        /// As for a write.
+        /// Whether the zeros must be on the medium before the reply, as for a write.
         fua: bool,
         /// The range stays allocated.
         no_hole: bool,
-        /// Fails at once with [`Errno::NotSupported`](crate::Errno::NotSupported) unless it is
-        /// faster than a write.
+        /// Whether the request fails immediately with
+        /// [`Errno::NotSupported`](crate::Errno::NotSupported) unless it is faster than a write.
         fast: bool,
     },
     /// The status of the range in each selected metadata context.

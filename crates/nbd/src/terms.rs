@@ -8,14 +8,14 @@ use crate::negotiated::Negotiated;
 use crate::request::{Command, RequestHeader, flag, kind};
 use crate::transmission_flags::TransmissionFlags;
 
-/// How a request breaks what was negotiated.
+/// A request that violates the negotiated terms.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("{reason}")]
 #[non_exhaustive]
 pub struct Breach {
-    /// What a server answers to it.
+    /// The error that a server answers.
     pub errno: Errno,
-    /// The same for people.
+    /// The reason, for people.
     pub reason: &'static str,
 }
 

@@ -13,7 +13,7 @@ const VENDOR_CODE: usize = 37;
 /// Parameter1 to Parameter3.
 const PARAMETERS: [usize; 3] = [38, 40, 42];
 
-/// News from the target that nobody asked for (RFC 7143 §11.9).
+/// Asynchronous Message: a report that the target sends without a request (RFC 7143 §11.9).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AsyncMessage {
     /// The logical unit, for events that concern one.
@@ -24,11 +24,11 @@ pub struct AsyncMessage {
     pub exp_cmd_sn: CmdSn,
     /// The last CmdSN the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// What happened.
+    /// The event.
     pub event: AsyncEvent,
 }
 
-/// What happened (RFC 7143 §11.9.1).
+/// Events that a target reports (RFC 7143 §11.9.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AsyncEvent {
     /// A SCSI event; its sense data is in the data segment: see [`sense_of`](crate::sense_of).

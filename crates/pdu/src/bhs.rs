@@ -35,7 +35,7 @@ impl Bhs {
         self.0[0] & 0x3f
     }
 
-    /// The I bit: deliver at once, outside the order of commands.
+    /// The I bit: deliver immediately, outside the order of commands.
     pub const fn immediate(&self) -> bool {
         self.0[0] & 0x40 != 0
     }

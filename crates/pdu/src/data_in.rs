@@ -46,14 +46,14 @@ pub struct DataIn {
     pub buffer_offset: u32,
 }
 
-/// What a Data-In with the S bit says of its command.
+/// The end of a command in a Data-In with the S bit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataInStatus {
     /// The number that the status uses up.
     pub stat_sn: StatSn,
     /// The SCSI status.
     pub status: Status,
-    /// What is left over or missing of the transfer.
+    /// The bytes that were left over or missing in the transfer.
     pub residual: Residual,
 }
 

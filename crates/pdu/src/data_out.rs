@@ -15,8 +15,8 @@ pub struct DataOut {
     /// F: the last PDU of its sequence, which is the answer to one R2T or the unsolicited data
     /// (RFC 7143 §11.7.1).
     pub is_final: bool,
-    /// As in the R2T that is answered; the logical unit of the command in unsolicited data, which
-    /// may repeat it or leave it zero (RFC 7143 §11.7.4).
+    /// The LUN of the R2T that is answered; in unsolicited data the LUN of the command, which may
+    /// repeat it or leave it zero (RFC 7143 §11.7.4).
     pub lun: Lun,
     /// The write.
     pub itt: Itt,

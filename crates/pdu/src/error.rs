@@ -18,7 +18,7 @@ pub enum DecodeError {
         pdu: &'static str,
         /// The field's name in RFC 7143 §11.
         field: &'static str,
-        /// What was found.
+        /// The value that was found.
         value: u64,
     },
     /// An additional header segment is cut short or has an impossible length.

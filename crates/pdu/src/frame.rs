@@ -13,13 +13,13 @@ pub struct FrameLayout {
     pub header_digest_len: usize,
     /// The data segment.
     pub data_len: usize,
-    /// What fills the data segment up to a multiple of four.
+    /// Bytes that fill the data segment up to a multiple of four.
     pub padding_len: usize,
     /// The data digest, if one is in force and there is data.
     pub data_digest_len: usize,
 }
 
-/// How many bytes fill a length up to a multiple of four: 0 to 3.
+/// Returns the number of bytes that fill a length up to a multiple of four: 0 to 3.
 pub const fn padding_of(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
@@ -43,7 +43,7 @@ impl FrameLayout {
         Bhs::LEN + self.ahs_len + self.header_digest_len
     }
 
-    /// What follows the data: padding and data digest.
+    /// Returns the length of the trailer behind the data: padding and data digest.
     pub const fn trailer_len(&self) -> usize {
         self.padding_len + self.data_digest_len
     }

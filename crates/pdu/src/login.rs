@@ -75,7 +75,7 @@ pub struct LoginRequest {
     pub isid: Isid,
     /// The session; zero for a new one.
     pub tsih: Tsih,
-    /// The same in all requests of a login.
+    /// The initiator task tag: one for all requests of a login.
     pub itt: Itt,
     /// The connection.
     pub cid: Cid,
@@ -164,7 +164,7 @@ pub struct LoginResponse {
     pub exp_cmd_sn: CmdSn,
     /// The last CmdSN the target accepts; means nothing in a failure.
     pub max_cmd_sn: CmdSn,
-    /// How the login stands.
+    /// The status of the login.
     pub status: LoginStatus,
 }
 
@@ -223,14 +223,14 @@ impl LoginResponse {
 pub struct LoginStatus {
     /// 0 success, 1 redirection, 2 the initiator's error, 3 the target's error.
     pub class: u8,
-    /// What exactly; its meaning depends on the class.
+    /// The detail; its meaning depends on the class.
     pub detail: u8,
 }
 
 impl LoginStatus {
     /// The class of a login that goes on, or is complete.
     pub const CLASS_SUCCESS: u8 = 0;
-    /// The class of a login that is to be sent elsewhere.
+    /// The class of a login that is redirected.
     pub const CLASS_REDIRECTION: u8 = 1;
     /// The class of a login that fails through the initiator's fault.
     pub const CLASS_INITIATOR_ERROR: u8 = 2;

@@ -15,7 +15,7 @@ const CODE: usize = 2;
 const TIME2WAIT: usize = 40;
 const TIME2RETAIN: usize = 42;
 
-/// What a logout is to end (RFC 7143 §11.14.1).
+/// Kinds of logout (RFC 7143 §11.14.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LogoutReason {
     /// The session with all its connections and tasks.
@@ -45,7 +45,7 @@ impl LogoutReason {
 pub struct LogoutRequest {
     /// I: outside the order of commands.
     pub immediate: bool,
-    /// What is to end.
+    /// The kind of logout.
     pub reason: LogoutReason,
     /// The tag of this request.
     pub itt: Itt,
@@ -91,7 +91,7 @@ fn cid_of(reason: LogoutReason, cid: Cid) -> Cid {
     if reason == LogoutReason::CloseSession { Cid::default() } else { cid }
 }
 
-/// How a logout ended (RFC 7143 §11.15.1).
+/// Results of a logout (RFC 7143 §11.15.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LogoutCode(
     /// The code as it stands on the wire; those without a name here are reserved.
@@ -124,7 +124,7 @@ impl fmt::Display for LogoutCode {
 /// Logout Response (RFC 7143 §11.15).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogoutResponse {
-    /// How it ended.
+    /// The result.
     pub response: LogoutCode,
     /// The tag of the request.
     pub itt: Itt,
@@ -134,9 +134,9 @@ pub struct LogoutResponse {
     pub exp_cmd_sn: CmdSn,
     /// The last CmdSN the target has room for.
     pub max_cmd_sn: CmdSn,
-    /// How long to wait before a reconnect, seconds (RFC 7143 §11.15.3).
+    /// The time to wait before a reconnect, seconds (RFC 7143 §11.15.3).
     pub time2wait: u16,
-    /// How long after that the target keeps the tasks, seconds; 0 means they are gone
+    /// The time after that for which the target keeps the tasks, seconds; 0 means they are gone
     /// (RFC 7143 §11.15.4).
     pub time2retain: u16,
 }

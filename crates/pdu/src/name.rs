@@ -23,7 +23,7 @@ pub struct IscsiName {
     folded: Box<str>,
 }
 
-/// Why a text is no iSCSI name.
+/// The reason why a text is no iSCSI name.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("'{name}' is no iSCSI name: {reason}")]
 pub struct NameError {

@@ -6,7 +6,7 @@ use crate::{Bhs, CmdSn, DecodeError, InitiatorOpcode, Itt, StatSn, TargetOpcode,
 const NOP_OUT: &str = "NOP-Out";
 const NOP_IN: &str = "NOP-In";
 
-/// NOP-Out: a ping, the answer to one, or word of what arrived (RFC 7143 §11.18).
+/// NOP-Out: a ping, the answer to one, or an acknowledgement (RFC 7143 §11.18).
 ///
 /// | `itt` | `ttt` | Meaning |
 /// |---|---|---|
@@ -17,7 +17,7 @@ const NOP_IN: &str = "NOP-In";
 pub struct NopOut {
     /// I: outside the order of commands. Without an `itt` it must be set (RFC 7143 §11.18.1).
     pub immediate: bool,
-    /// As in the ping that is answered; otherwise zero.
+    /// The LUN of the ping that is answered; otherwise zero.
     pub lun: Lun,
     /// The tag of a ping of our own.
     pub itt: Option<Itt>,
@@ -58,8 +58,8 @@ impl NopOut {
     }
 }
 
-/// NOP-In: the answer to a ping, a ping of the target, or word of its numbers
-/// (RFC 7143 §11.19).
+/// NOP-In: the answer to a ping, a ping of the target, or a report of its sequence numbers (RFC
+/// 7143 §11.19).
 ///
 /// | `itt` | `ttt` | Meaning |
 /// |---|---|---|

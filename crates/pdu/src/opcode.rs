@@ -1,6 +1,6 @@
 //! Opcodes (RFC 7143 §11.2.1.2).
 
-/// What an initiator sends.
+/// Operation codes of an initiator.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the standard's own")]
@@ -15,7 +15,7 @@ pub enum InitiatorOpcode {
     SnackRequest = 0x10,
 }
 
-/// What a target sends.
+/// Operation codes of a target.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the standard's own")]

@@ -30,7 +30,7 @@ pub struct R2t {
     pub r2t_sn: R2tSn,
     /// Where the range begins in the write's data, bytes (RFC 7143 §11.8.4).
     pub buffer_offset: u32,
-    /// How long the range is, bytes: 1 to MaxBurstLength (RFC 7143 §11.8.4).
+    /// The length of the range, bytes: 1 to MaxBurstLength (RFC 7143 §11.8.4).
     pub desired_data_transfer_length: NonZeroU32,
 }
 

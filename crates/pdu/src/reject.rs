@@ -14,7 +14,7 @@ const REASON: usize = 2;
 /// [`rejected_header`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reject {
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
     /// The number that the reject uses up.
     pub stat_sn: StatSn,
@@ -26,7 +26,7 @@ pub struct Reject {
     pub data_sn: DataSn,
 }
 
-/// Why a PDU was refused (RFC 7143 §11.17.1).
+/// Reasons why a target rejects a PDU (RFC 7143 §11.17.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RejectReason(pub u8);
 
@@ -39,7 +39,7 @@ impl RejectReason {
     pub const PROTOCOL_ERROR: Self = Self(0x04);
     /// The command is not supported.
     pub const COMMAND_NOT_SUPPORTED: Self = Self(0x05);
-    /// Too many immediate commands are under way.
+    /// Too many immediate commands are in flight.
     pub const IMMEDIATE_COMMAND_REJECT: Self = Self(0x06);
     /// The task is in progress.
     pub const TASK_IN_PROGRESS: Self = Self(0x07);

@@ -26,16 +26,17 @@ const SNACK_TAG: usize = 20;
 const BIDIRECTIONAL_RESIDUAL_COUNT: usize = 40;
 const RESIDUAL_COUNT: usize = 44;
 
-/// How a command ended (RFC 7143 §11.4). Sense data is in the data segment: see [`sense_of`].
+/// SCSI Response: the end of a command (RFC 7143 §11.4). Sense data is in the data segment: see
+/// [`sense_of`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ScsiResponse {
     /// Whether the command was completed at the target at all; only then the status counts.
     pub response: ServiceResponse,
     /// The SCSI status.
     pub status: Status,
-    /// What is left over or missing of the transfer, or of the write half of a bidirectional one.
+    /// The bytes left over or missing in the transfer, or in the write half of a bidirectional one.
     pub residual: Residual,
-    /// The same for the read half of a bidirectional command.
+    /// The bytes left over or missing in the read half of a bidirectional command.
     pub bidirectional_residual: Residual,
     /// Status Qualifier (RFC 7144).
     pub status_qualifier: u16,
@@ -49,7 +50,7 @@ pub struct ScsiResponse {
     pub exp_cmd_sn: CmdSn,
     /// The last CmdSN the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// How many Data-In and R2T PDUs the target sent; some targets leave it at zero.
+    /// The number of Data-In and R2T PDUs that the target sent; some targets leave it at zero.
     pub exp_data_sn: DataSn,
 }
 
@@ -75,15 +76,15 @@ impl fmt::Display for ServiceResponse {
     }
 }
 
-/// What is left over or missing of a transfer, bytes (RFC 7143 §11.4.5).
+/// The bytes left over or missing in a transfer (RFC 7143 §11.4.5).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Residual {
     /// All that was expected, and no more.
     #[default]
     None,
-    /// So many bytes of the expected ones were not transferred.
+    /// Number of expected bytes that were not transferred.
     Underflow(u32),
-    /// So many more bytes would have been needed than were expected.
+    /// Number of bytes that did not fit into the expected length.
     Overflow(u32),
 }
 

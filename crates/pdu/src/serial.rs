@@ -38,7 +38,8 @@ macro_rules! serial_number {
                 Self(self.0.wrapping_sub(count))
             }
 
-            /// How many steps lead from `earlier` to `self`; negative when `self` comes first.
+            /// Returns the number of steps from `earlier` to `self`; negative when `self` comes
+            /// first.
             ///
             /// Two numbers that are exactly 2^31 apart have no order in RFC 1982; here the
             /// distance is then `i32::MIN`.

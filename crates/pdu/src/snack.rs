@@ -10,7 +10,7 @@ const TAG: usize = 20;
 const BEG_RUN: usize = 40;
 const RUN_LENGTH: usize = 44;
 
-/// What a SNACK asks for (RFC 7143 §11.16.1).
+/// Kinds of SNACK (RFC 7143 §11.16.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum SnackKind {
     /// Data-In or R2T PDUs of a task, as they were sent the first time.
@@ -19,7 +19,7 @@ pub enum SnackKind {
     Status = 1,
     /// Nothing: the data up to `beg_run` arrived.
     DataAck = 2,
-    /// Data-In PDUs of a task, which may be cut anew.
+    /// Data-In PDUs of a task, which the target may cut differently this time.
     RData = 3,
 }
 
@@ -39,16 +39,16 @@ impl SnackKind {
 
 /// SNACK Request, used above error recovery level 0 only (RFC 7143 §11.16).
 ///
-/// It has no CmdSN. Which fields a kind leaves reserved is told at each of them.
+/// It has no CmdSN. Each field says for which kinds it is reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SnackRequest {
-    /// What is asked for.
+    /// The kind of request.
     pub kind: SnackKind,
-    /// As in the Data-In that is acknowledged; [`SnackKind::DataAck`] only, otherwise zero.
+    /// The LUN of the Data-In that is acknowledged; [`SnackKind::DataAck`] only, otherwise zero.
     pub lun: Lun,
     /// The task; `None` for [`SnackKind::Status`] and [`SnackKind::DataAck`].
     pub itt: Option<Itt>,
-    /// The Target Transfer Tag of the Data-In for [`SnackKind::DataAck`], a tag of its own for
+    /// The Target Transfer Tag of the Data-In for [`SnackKind::DataAck`], a separate tag for
     /// [`SnackKind::RData`], otherwise 0xffffffff (RFC 7143 §11.16.3).
     pub tag: u32,
     /// The next StatSN the initiator expects on this connection.
@@ -56,7 +56,7 @@ pub struct SnackRequest {
     /// The DataSN, R2TSN or StatSN of the first PDU asked for; the first one that did *not* arrive
     /// for [`SnackKind::DataAck`]; 0 for [`SnackKind::RData`] (RFC 7143 §11.16.4).
     pub beg_run: u32,
-    /// How many PDUs; 0 asks for all that were not acknowledged (RFC 7143 §11.16.5).
+    /// The number of PDUs; 0 asks for all that were not acknowledged (RFC 7143 §11.16.5).
     pub run_length: u32,
 }
 

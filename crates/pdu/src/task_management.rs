@@ -25,7 +25,7 @@ const ADDITIONAL: usize = 8;
 pub struct TaskManagementRequest {
     /// I: uses no CmdSN up.
     pub immediate: bool,
-    /// What is to be done.
+    /// The function.
     pub function: TaskFunction,
     /// The logical unit, for functions that concern one; zero otherwise.
     pub lun: Lun,
@@ -118,10 +118,10 @@ impl TaskManagementRequest {
     }
 }
 
-/// What came of a task management function (RFC 7143 §11.6).
+/// Task Management Function Response (RFC 7143 §11.6).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskManagementResponse {
-    /// What came of it.
+    /// The result of the function.
     pub response: FunctionResponse,
     /// Additional Response Information (RFC 7144).
     pub additional: [u8; 3],

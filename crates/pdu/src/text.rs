@@ -27,7 +27,7 @@ pub struct TextRequest {
     pub is_continued: bool,
     /// Copied from the response that this continues, zero otherwise.
     pub lun: Lun,
-    /// The same in all requests of an exchange.
+    /// The initiator task tag: one for all requests of an exchange.
     pub itt: Itt,
     /// Copied from the response that this continues.
     pub ttt: Option<Ttt>,

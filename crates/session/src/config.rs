@@ -31,11 +31,11 @@ pub struct Config {
     pub chap: Option<Chap>,
     /// Time limits.
     pub timeouts: Timeouts,
-    /// How many tasks of any kind may be outstanding, 1 to 4096.
+    /// The most tasks of any kind that may be outstanding, 1 to 4096.
     pub max_tasks: usize,
     /// TargetPortalGroupTag to insist on, if any (RFC 7143 §13.9).
     pub expected_portal_group_tag: Option<u16>,
-    /// How many redirections in a row are followed before the login fails.
+    /// The most redirections in a row that are followed before the login fails.
     pub max_redirects: u8,
     /// Challenges issued by the sessions of this process, so that a reflected one is seen.
     pub issued_challenges: IssuedChallenges,
@@ -136,7 +136,7 @@ impl Default for Offer {
     }
 }
 
-/// What to propose for a digest: the list, in order of preference (RFC 7143 §13.1).
+/// The digests to propose: the list, in order of preference (RFC 7143 §13.1).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum DigestOffer {
     /// `None`: never a digest.
@@ -170,7 +170,7 @@ pub struct Chap {
     pub user: String,
     /// The secret that proves the initiator to the target.
     pub secret: Secret,
-    /// What the target must prove; `None` is one-way CHAP.
+    /// The credentials that the target must prove; `None` is one-way CHAP.
     pub target: Option<TargetCredentials>,
     /// CHAP_A list, in order of preference; not empty.
     pub algorithms: Vec<ChapAlgorithm>,
@@ -191,7 +191,7 @@ impl Chap {
     }
 }
 
-/// What a target must know in mutual CHAP.
+/// The name and secret that a target must prove in mutual CHAP.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TargetCredentials {

@@ -11,7 +11,7 @@ use crate::timer::Timer;
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// As many tasks are outstanding as the configuration allows.
+    /// The number of outstanding tasks has reached the configured limit.
     #[error("too many tasks are outstanding")]
     Full,
     /// The session is logging out or has ended.
@@ -54,7 +54,7 @@ pub enum ProtocolError {
     DataSegmentLength {
         /// The DataSegmentLength of the header, bytes.
         len: usize,
-        /// What is acceptable, bytes.
+        /// The largest acceptable value, bytes.
         limit: usize,
     },
     /// A PDU that is not allowed in the present state of the connection.
@@ -68,7 +68,7 @@ pub enum ProtocolError {
     StatSn {
         /// The next StatSN by our count.
         expected: StatSn,
-        /// What the target sent.
+        /// The number that the target sent.
         found: StatSn,
     },
     /// A PDU names a task that does not exist, or is of the wrong kind for it.
@@ -84,7 +84,7 @@ pub enum ProtocolError {
     R2t {
         /// The task it names.
         itt: Itt,
-        /// What is wrong.
+        /// The defect, as a phrase.
         reason: &'static str,
     },
     /// Data that cannot be placed.
@@ -92,13 +92,13 @@ pub enum ProtocolError {
     DataIn {
         /// The task it names.
         itt: Itt,
-        /// What is wrong.
+        /// The defect, as a phrase.
         reason: &'static str,
     },
     /// The target wants answers to more and more NOP-Ins and Asynchronous Messages, but takes none.
     #[error("more than {limit} answers wait because it does not read them, and it asks for more")]
     Unread {
-        /// How many may wait.
+        /// The most that may wait.
         limit: usize,
     },
     /// A text exchange that breaks the rules of RFC 7143 §11.10-11.11.
@@ -133,7 +133,7 @@ impl ProtocolError {
     }
 }
 
-/// Why the transport is gone, as the layer below saw it.
+/// Reasons why a transport connection is lost, as the layer below reports them.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TransportError {
@@ -151,7 +151,7 @@ pub enum TransportError {
     PathMtu(String),
 }
 
-/// Why a session ended before a logout was asked for, or why it lost one of its connections.
+/// Reasons why a session ends before a logout was requested, or loses one of its connections.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -201,14 +201,14 @@ impl SessionError {
     }
 }
 
-/// How a task ended without a status from the target. Each task ends exactly once.
+/// Ends of a task without a status from the target. Each task ends exactly once.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TaskError {
     /// The session ended first.
     #[error("{cause}{}", if *.sent { "; the command may have been executed" } else { "" })]
     Session {
-        /// Why the session ended.
+        /// The reason why the session ended.
         cause: SessionError,
         /// Whether any part of the command was handed to the network: then it may have executed.
         sent: bool,
@@ -218,7 +218,7 @@ pub enum TaskError {
     /// part, unless `sent` says otherwise; it is not executed any more.
     #[error("its connection failed: {cause}{}", if *.sent { "; the command may have been executed" } else { "" })]
     ConnectionLost {
-        /// Why the connection failed.
+        /// The reason why the connection failed.
         cause: SessionError,
         /// Whether any part of the command was handed to the network.
         sent: bool,
@@ -252,7 +252,7 @@ pub enum TaskError {
     /// The target refused the PDU (RFC 7143 §11.17).
     #[error("the target rejected the request: {reason}")]
     Rejected {
-        /// Why, by its own account.
+        /// The reason that the target gives.
         reason: RejectReason,
         /// The rejected header as the target returned it; may be cut short.
         header: Bytes,

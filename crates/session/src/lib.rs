@@ -1,8 +1,8 @@
 //! An iSCSI session without IO (RFC 7143): bytes, events and time go in; bytes and outputs come
 //! out.
 //!
-//! The crate has no socket, no clock, no runtime and no randomness of its own. A driver owns a
-//! [`Session`], the transport connections it asks for, and a clock, and keeps one rule:
+//! The crate has no socket, clock, runtime or randomness. A driver owns a [`Session`], the
+//! transport connections it asks for, and a clock, and keeps one rule:
 //!
 //! > After any call that takes `&mut self` and `now`, drain [`Session::poll_output`], then
 //! > [`Session::poll_transmit`] for each connection, before waiting.
@@ -100,7 +100,7 @@
 //! | `task/` | commands that wait or are in flight, and their transfers |
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, what time limits are for |
 //! | `waiting.rs` | what a session without bytes to send waits for |
-//! | `reopening.rs` | when a session that has ended may be opened anew |
+//! | `reopening.rs` | when a session that has ended may reconnect |
 //! | `short_queue.rs` | a queue that mostly holds one element |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]

@@ -1,4 +1,4 @@
-//! What a session wants done, and what it has to tell.
+//! Outputs of a session: requests to the driver, results and notices.
 
 use std::time::Duration;
 
@@ -41,14 +41,14 @@ pub enum Output {
     ConnectionLost {
         /// The connection.
         cid: Cid,
-        /// Why.
+        /// The reason for the loss.
         why: SessionError,
     },
     /// A SCSI command has ended.
     Completed {
         /// The task's tag, as `submit` gave it.
         itt: Itt,
-        /// How it ended.
+        /// The completion, or the error, of the task.
         result: Result<Completion, TaskError>,
     },
     /// A task management function has ended.
@@ -96,18 +96,18 @@ pub enum Notice {
     AsyncMessage {
         /// The logical unit, for events that concern one.
         lun: Lun,
-        /// What happened.
+        /// The event that the target reports.
         event: AsyncEvent,
         /// Sense data of a SCSI event; otherwise empty.
         sense: Bytes,
     },
     /// The target rejected a PDU that no task waits for (RFC 7143 §11.17).
     Rejected {
-        /// Why, by its own account.
+        /// The reason that the target gives.
         reason: RejectReason,
     },
     /// The target numbers answers like earlier ones (StatSN, RFC 7143 §4.2.2.2). An answer counts all
-    /// the same as long as its task waits for one. Told once for each connection.
+    /// the same as long as its task waits for one. Reported once for each connection.
     RepeatedStatSn {
         /// The connection.
         cid: Cid,

@@ -1,4 +1,4 @@
-//! When a session that has ended may be opened anew (RFC 7143 §7.4, §11.15.3-11.15.4).
+//! When a session that has ended may reconnect (RFC 7143 §7.4, §11.15.3-11.15.4).
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use iscsi_pdu::{LogoutCode, LogoutResponse};
 use crate::error::SessionError;
 use crate::params::Negotiated;
 
-/// The times that hold for opening a session anew, by how it ended (RFC 7143 §7.4).
+/// The times that apply to the reconnect of a session, by how it ended (RFC 7143 §7.4).
 ///
-/// An announced end names its own times; after any other one those hold that the login agreed on.
+/// An announced end names the times; after any other end the times negotiated at login apply.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Reopening {

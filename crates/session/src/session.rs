@@ -52,7 +52,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that asks for its first connection at once.
+    /// Creates a session, which asks for its first connection immediately.
     ///
     /// `entropy` must be a cryptographic source if CHAP is configured.
     pub fn new(config: Config, entropy: impl Entropy + 'static, now: Instant) -> Self {
@@ -126,8 +126,8 @@ impl Session {
         self.connections.get_mut(cid)?.reclaim_read_ahead()
     }
 
-    /// How many bytes of a data segment that has begun to arrive are still to come: so long as these are not
-    /// there, nothing else can be read that means anything.
+    /// Returns the missing bytes of a data segment that has begun to arrive; until they are there, nothing
+    /// else can be read from the connection.
     pub fn segment_rest(&mut self, cid: Cid) -> usize {
         let connection = self.connections.get_mut(cid);
         connection.map_or(0, |connection| connection.segment_rest(&mut self.tasks))
@@ -160,12 +160,13 @@ impl Session {
         self.outputs.pop()
     }
 
-    /// What was agreed with the target; `None` before full feature phase.
+    /// Returns the parameters agreed with the target; `None` before full feature phase.
     pub fn negotiated(&self) -> Option<&Negotiated> {
         self.connections.agreed()
     }
 
-    /// What was agreed for one connection; digests and segment lengths may differ between them.
+    /// Returns the parameters agreed for one connection; digests and segment lengths may differ
+    /// between connections.
     pub fn negotiated_on(&self, cid: Cid) -> Option<&Negotiated> {
         self.connections.get(cid)?.agreed()
     }
@@ -177,8 +178,9 @@ impl Session {
         self.state.tsih()
     }
 
-    /// When the session may be opened anew, counted from its end; `None` before that, and for a
-    /// session that never came to full feature phase.
+    /// Returns when the session may reconnect, counted from its end; `None` before the end, and for
+    /// a session that never reached full feature phase.
+    #[doc(alias = "reconnect")]
     pub const fn reopening(&self) -> Option<Reopening> {
         self.state.reopening()
     }
@@ -193,46 +195,47 @@ impl Session {
         self.stats
     }
 
-    /// How many more commands the target would accept now.
+    /// Returns the number of further commands that the target would accept now.
     pub fn window(&self) -> u32 {
         let beyond = self.window.max_cmd_sn().next().distance_from(self.window.current());
         u32::try_from(beyond).unwrap_or_default()
     }
 
-    /// How many commands the target takes at once beyond those it has received in order, by its latest
-    /// word. The login may end with less than it offers from the first command on.
+    /// Returns the number of commands that the target accepts beyond those it has received in order,
+    /// by its latest report. The window may be smaller at the end of the login than from the first
+    /// command on.
     pub fn command_window(&self) -> u32 {
         let size = self.window.max_cmd_sn().next().distance_from(self.window.exp_cmd_sn());
         u32::try_from(size).unwrap_or_default()
     }
 
-    /// Sets how much write data the target may have to wait for at once on a connection, bytes;
-    /// without a word there is no limit. A write beyond it waits for others of the connection to end,
-    /// unless another connection takes it, and what was submitted after it waits behind it; one alone
-    /// is never held back. Connections share out the commands by their limits.
+    /// Limits the write data, in bytes, that the target may be waiting for on a connection; initially
+    /// there is no limit. A write beyond the limit waits until other writes of the connection end,
+    /// unless another connection takes it; requests submitted after it wait behind it. A write that
+    /// is alone is never held back. Connections share the commands in proportion to their limits.
     ///
-    /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3
-    /// seconds, anew with each Data-Out), so on a slow link not all that the command window takes should be under way.
-    /// Data-Outs have an eighth of the limit at most, but not less than 8 KiB.
+    /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3 seconds, counted again
+    /// from each Data-Out). So on a slow link fewer writes should be in flight than the command window admits. A
+    /// Data-Out carries an eighth of the limit at most, but not less than 8 KiB.
     pub fn limit_writes(&mut self, cid: Cid, bytes: u64) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.transmitter.limit_writes(bytes);
         }
     }
 
-    /// Sets how much read data may be awaited at once on a connection, bytes; without a word there is no limit. A read beyond
-    /// it waits as a write [does](Self::limit_writes).
+    /// Limits the read data, in bytes, that is requested and not yet received on a connection; initially there is no limit.
+    /// A read beyond the limit waits, by the rules of [`limit_writes`](Self::limit_writes).
     ///
-    /// What was asked for stands before the pings of the target, which gives up on a connection whose answer comes late (LIO:
-    /// 30 seconds).
+    /// Requested data arrive before the pings of the target, which gives up on a connection whose answer to a ping comes
+    /// late (LIO: 30 seconds).
     pub fn limit_reads(&mut self, cid: Cid, bytes: u64) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.transmitter.limit_reads(bytes);
         }
     }
 
-    /// How much write data the target may be waiting for now on a connection, and how much it may have had to wait for in
-    /// the writes that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
+    /// Returns the write data that the target may be waiting for now on a connection, and the write data of the writes
+    /// that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
     /// [limit](Self::limit_writes) there is.
     pub fn write_progress(&self, cid: Cid) -> (u64, u64) {
         let load = self.tasks.load_of(cid);

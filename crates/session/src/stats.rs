@@ -1,6 +1,6 @@
 //! Plain counters.
 
-/// What a session has done so far.
+/// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {

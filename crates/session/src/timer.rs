@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why the session wants to be called at a point in time.
+/// Reasons why the session wants to be called at a point in time.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Timer {

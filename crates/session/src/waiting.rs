@@ -4,11 +4,11 @@ use crate::session::Session;
 use crate::task::Task;
 use crate::task::read::ReadTransfer;
 
-/// What a session without bytes to send waits for.
+/// Things that a session without bytes to send waits for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// Nothing: no command is under way.
+    /// Nothing: no command is in flight.
     Nothing,
     /// An R2T: write data is left that the target has not asked for (RFC 7143 §11.8).
     R2t,
@@ -23,8 +23,8 @@ pub enum Waiting {
 }
 
 impl Session {
-    /// What is waited for, once [`poll_transmit`](Self::poll_transmit) has nothing more to send on
-    /// any connection. Pings and the like do not count.
+    /// Returns what the session waits for, once [`poll_transmit`](Self::poll_transmit) has nothing
+    /// more to send on any connection. Pings and the like do not count.
     #[must_use]
     pub fn waiting_for(&self) -> Waiting {
         let first = self.commands.first(&self.tasks);

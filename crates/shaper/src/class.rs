@@ -1,4 +1,4 @@
-//! What a class of requests is given.
+//! Settings of a class of requests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::rate::Rate;
 
-/// What a class of requests is given of the link: its settings, which may change at any time.
+/// A class of requests: its share of the link, which may change at any time.
 ///
 /// A class sends at its rate whatever the others do, and borrows what its parent has to spare, up to its
 /// ceil. The terms are those of `tc-htb(8)`.
@@ -20,20 +20,23 @@ use crate::rate::Rate;
 /// assert!(backup.with_ceil(Rate::Zero).check().is_err());
 /// # Ok::<(), iscsi_tuner::BandwidthError>(())
 /// ```
+#[doc(alias("throttle", "rate limit", "bandwidth limit"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Class {
-    /// What it is guaranteed. With [`Rate::Zero`] it lives on what it borrows.
+    /// The guaranteed rate. With [`Rate::Zero`] it lives on what it borrows.
     pub rate: Rate,
-    /// What it does not exceed, borrowed or not: at least `rate`. The rates and ceils above it count as
-    /// well; what they have held back of `rate` comes later, beyond this.
+    /// The rate that the class does not exceed, borrowed or not: at least `rate`. The rates and ceils
+    /// above it count as well; what they have held back of `rate` comes later, beyond this.
     pub ceil: Rate,
-    /// How much of `rate` it may save up while it is idle, bytes; `None` for what `rate` brings in
-    /// [`TIME_SLICE`](Self::TIME_SLICE). Whoever asks late, as timers do, loses what goes beyond it.
+    /// The bytes of `rate` that the class may save up while it is idle; `None` for what `rate`
+    /// brings in [`TIME_SLICE`](Self::TIME_SLICE). A request that comes late, after a late timer for
+    /// example, loses what exceeds it.
     pub burst: Option<u64>,
-    /// The same of `ceil`.
+    /// The bytes of `ceil` that the class may save up while it is idle; `None` for what `ceil`
+    /// brings in [`TIME_SLICE`](Self::TIME_SLICE).
     pub cburst: Option<u64>,
-    /// Who goes first among those that borrow from the same level: 0 before 1, up to
+    /// The priority among classes that borrow from the same level: 0 goes before 1, up to
     /// [`LAST_PRIORITY`](Self::LAST_PRIORITY). A guaranteed share goes before any borrowed one, whatever
     /// the priorities.
     pub priority: u8,
@@ -50,9 +53,9 @@ pub enum ClassError {
     /// A class may not be given more than it may send.
     #[error("the rate of {rate} exceeds the ceil of {ceil}; raise the ceil, or lower the rate")]
     RateAboveCeil {
-        /// What it would be guaranteed.
+        /// The rate that was requested.
         rate: Rate,
-        /// What it may send.
+        /// The ceil that was requested.
         ceil: Rate,
     },
     /// Requests would wait for ever.
@@ -71,8 +74,8 @@ pub enum ClassError {
 impl Class {
     /// The last of the priorities, which begin at 0.
     pub const LAST_PRIORITY: u8 = 7;
-    /// What a request may take of the time of a link, 50 ms: by it bursts are as long as they are, and
-    /// [`Tree::max_request_len`](crate::Tree::max_request_len).
+    /// The time of a link that a request may take, 50 ms: the default of bursts and
+    /// [`Tree::max_request_len`](crate::Tree::max_request_len) follow from it.
     pub const TIME_SLICE: Duration = Duration::from_millis(50);
 
     /// A class with this rate, which borrows nothing.
@@ -81,35 +84,35 @@ impl Class {
         Self { rate, ceil: rate, burst: None, cburst: None, priority: 0, weight: None }
     }
 
-    /// The same with this [`ceil`](Self::ceil).
+    /// Sets [`ceil`](Self::ceil).
     #[must_use]
     pub const fn with_ceil(mut self, ceil: Rate) -> Self {
         self.ceil = ceil;
         self
     }
 
-    /// The same with this [`burst`](Self::burst).
+    /// Sets [`burst`](Self::burst).
     #[must_use]
     pub const fn with_burst(mut self, burst: Option<u64>) -> Self {
         self.burst = burst;
         self
     }
 
-    /// The same with this [`cburst`](Self::cburst).
+    /// Sets [`cburst`](Self::cburst).
     #[must_use]
     pub const fn with_cburst(mut self, cburst: Option<u64>) -> Self {
         self.cburst = cburst;
         self
     }
 
-    /// The same with this [`priority`](Self::priority).
+    /// Sets [`priority`](Self::priority).
     #[must_use]
     pub const fn with_priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// The same with this [`weight`](Self::weight).
+    /// Sets [`weight`](Self::weight).
     #[must_use]
     pub const fn with_weight(mut self, weight: Option<u64>) -> Self {
         self.weight = weight;

@@ -1,4 +1,4 @@
-//! Hierarchical token buckets for requests: who may send how much, and when.
+//! Hierarchical token buckets for requests: which class may send how much, and when.
 //!
 //! A [`Tree`] of [`Class`]es shares what its root has. A class is guaranteed its rate, borrows what others
 //! leave, up to its ceil, and is ordered by priority and weight; all of that may change while requests
@@ -12,9 +12,9 @@
 //! - What is borrowed is shared out in proportion to the rates, or to weights, of whatever size.
 //!
 //! Rates are bits a second ([`Rate`]); requests and buckets are bytes. Within any time, a class sends at
-//! most what its ceil brings, its cburst and one request: whoever is not in debt may send, however much,
-//! and those after him wait until it is paid. Only what a ceil above has held back of its rate comes on top
-//! of that, later; nothing does at the root.
+//! most what its ceil brings, its cburst and one request: a class that is not in debt may send a request of
+//! any size, and later requests wait until the debt is paid. Only what a ceil above has held back of its
+//! rate comes on top of that, later; nothing does at the root.
 //!
 //! There is no clock and nothing waits: `now` is an argument, and [`Tree::poll_timeout`] says when to ask
 //! again.

@@ -11,9 +11,9 @@ use iscsi_tuner::{Bandwidth, BandwidthError};
 pub enum Rate {
     /// Nothing.
     Zero,
-    /// So much.
+    /// This rate.
     Limited(Bandwidth),
-    /// As much as there is.
+    /// No limit.
     Unlimited,
 }
 

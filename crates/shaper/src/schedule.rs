@@ -17,8 +17,8 @@ pub struct Ticket {
     class: ClassId,
 }
 
-/// A request that may be sent now. Its bytes are charged; what becomes of it is told by
-/// [`Tree::correct`], if that is something else.
+/// A request that may be sent now. Its bytes are charged; if it moves another number of bytes, call
+/// [`Tree::correct`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 #[non_exhaustive]
@@ -29,7 +29,7 @@ pub struct Grant {
     pub class: ClassId,
     /// The bytes that it is charged with.
     pub bytes: u64,
-    /// How long it waited.
+    /// The time that the request waited.
     pub waited: Duration,
     /// The class that has lent them; `class` itself, if it was within its rate.
     pub lender: ClassId,
@@ -38,8 +38,8 @@ pub struct Grant {
 }
 
 impl Tree {
-    /// A request of so many bytes is to be sent. It waits in its class; in the default class, if that was
-    /// removed, or has others below it.
+    /// Adds a request of `bytes` bytes. It waits in its class, or in the default class if its class was
+    /// removed or has classes below it.
     ///
     /// A read waits before it is sent, too: its bytes come later, by as much as its answer takes, at
     /// the rate at which they were asked for.

@@ -6,9 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Volume {
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
-    /// How many bytes they move.
+    /// Bytes that the requests move.
     pub bytes: u64,
 }
 
@@ -24,19 +24,19 @@ impl Volume {
     }
 }
 
-/// What has passed through a class, and through all below it, since it was made.
+/// Requests that have passed through a class, and through all classes below it, since it was made.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
     /// All that was granted.
     pub sent: Volume,
-    /// What of it was borrowed from a class above.
+    /// Requests that were borrowed from a class above.
     pub borrowed: Volume,
-    /// What the class has lent to those below it.
+    /// Requests that the class has lent to classes below it.
     pub lent: Volume,
-    /// What was not granted at once.
+    /// Requests that were not granted immediately.
     pub waited: Volume,
-    /// How long that waited, in sum over the requests.
+    /// Time that these requests waited, in sum.
     pub waiting_time: Duration,
     /// Requests that wait now; of a class that has others below it, none.
     pub waiting: usize,

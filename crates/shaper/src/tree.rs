@@ -19,15 +19,16 @@ const DEFAULT: usize = 1;
 /// Classes of requests that share what the root has: hierarchical token buckets.
 ///
 /// Requests [wait](Self::request) in the classes that have no others below them, and are
-/// [granted](Self::poll_grant) in turn. There is always a default class, for whatever has none: it has no
-/// rate of its own, borrows what the root has to spare after all others, and may be
+/// [granted](Self::poll_grant) in turn. There is always a default class, for requests without a class: it
+/// has no guaranteed rate, borrows what the root has to spare after all others, and may be
 /// [changed](Self::change).
 ///
-/// The rule for whoever drives it: after any call that takes `&mut self` and `now`, drain
+/// The rule for the driver: after any call that takes `&mut self` and `now`, drain
 /// [`poll_grant`](Self::poll_grant), then wait until [`poll_timeout`](Self::poll_timeout).
 ///
 /// Invariant: the rates of a class's children are together no more than its own, so every guarantee can
 /// be kept.
+#[doc(alias("HTB", "token bucket", "QoS"))]
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) nodes: Vec<Node>,
@@ -44,14 +45,14 @@ pub struct Tree {
     pub(crate) elections: u64,
 }
 
-/// Why a tree stays as it was.
+/// Reasons why a tree refuses a change.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The settings of the class.
     #[error(transparent)]
     Class(#[from] ClassError),
-    /// It was removed, or is of another tree.
+    /// The class was removed, or belongs to another tree.
     #[error("there is no such class")]
     Unknown,
     /// More is guaranteed than there is.
@@ -79,11 +80,11 @@ pub enum TreeError {
 }
 
 impl Tree {
-    /// How many levels there are at most, with the root's.
+    /// The most levels of a tree, including the root's.
     pub const MAX_LEVELS: usize = 8;
 
-    /// A tree of the root, by what there is to share, and the default class. The root has nobody to borrow
-    /// from, so its rate is its limit.
+    /// Creates a tree of the root, which holds the capacity to share, and the default class. The root has
+    /// no parent to borrow from, so its rate is its limit.
     ///
     /// # Errors
     /// [`TreeError::Class`].
@@ -198,7 +199,7 @@ impl Tree {
         self.find(id).ok().map(|slot| self.nodes[slot].class)
     }
 
-    /// What has passed through a class.
+    /// Returns the statistics of a class.
     #[must_use]
     pub fn statistics(&self, id: ClassId) -> Option<Statistics> {
         let node = &self.nodes[self.find(id).ok()?];

@@ -43,7 +43,7 @@ impl Checker {
         Self { blind: true, ..Self::default() }
     }
 
-    /// What the initiators did wrong so far.
+    /// Returns the violations of the initiators so far.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.violations

@@ -1,4 +1,4 @@
-//! How the target behaves: every answer that a test may want to vary.
+//! Settings of the target: every answer that a test may want to vary.
 
 mod behavior;
 mod chap;
@@ -28,8 +28,8 @@ pub struct TargetConfig {
     pub alias: Option<String>,
     /// `TargetPortalGroupTag`, declared in the first login response when present.
     pub portal_group: Option<u16>,
-    /// What its ports serve of the units; [`Target::set_access`](crate::target::Target::set_access) tells
-    /// the sessions of a change.
+    /// The access state of its ports; [`Target::set_access`](crate::target::Target::set_access) reports a
+    /// change to the sessions.
     pub access: AccessState,
     /// The port of an array that the target is; its state is that of its group. `None` is a target whose ports
     /// have no groups.
@@ -38,27 +38,28 @@ pub struct TargetConfig {
     pub units: BTreeMap<u16, Unit>,
     /// Whether the units are present.
     pub presence: Presence,
-    /// How the numbers of units are spelled.
+    /// The form of the numbers of units.
     pub lun_form: LunForm,
     /// Operational keys.
     pub keys: Keys,
     /// CHAP; `None` lets everyone in.
     pub chap: Option<Chap>,
-    /// Commands the target takes at once: `MaxCmdSN` runs that far ahead. 0 keeps the window closed.
+    /// Commands that the target accepts concurrently: `MaxCmdSN` runs that far ahead. 0 keeps the
+    /// window closed.
     pub window: u32,
-    /// How write data are asked for.
+    /// The way in which the target asks for write data.
     pub r2t: R2tBehavior,
-    /// How read data are sent.
+    /// The way in which the target sends read data.
     pub data_in: DataInBehavior,
-    /// How the login goes.
+    /// The course of a login.
     pub login: LoginBehavior,
-    /// What SendTargets lists.
+    /// The answer to SendTargets.
     pub discovery: Discovery,
     /// `StatSN` of the first login response of each connection.
     pub first_stat_sn: u32,
     /// TSIH of the first session, not 0; later ones count up.
     pub first_tsih: u16,
-    /// Ping with NOP-In after every so many SCSI commands; 0 never.
+    /// Number of SCSI commands between two pings (NOP-In); 0 never pings.
     pub ping_every: u32,
     /// Response code of every task management response, in place of the right one.
     pub task_management_response: Option<u8>,
@@ -69,16 +70,16 @@ pub struct TargetConfig {
     pub early_tasks_unknown: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
-    /// How much later than they have come reads and writes with the attribute SIMPLE are executed, one
-    /// after the other, from the first again after the last; with none, each at once. So they are
-    /// executed in another order (SAM-5 §8.6). The clock is that of
+    /// Delays between the arrival and the execution of reads and writes with the attribute SIMPLE: one
+    /// for each command in turn, from the first again after the last. Without any, each command is
+    /// executed immediately. Delays change the order of execution (SAM-5 §8.6). The clock is that of
     /// [`Target::advance`](crate::target::Target::advance).
     pub execution_delays: Vec<Duration>,
     /// Draws the blocks that a command has written when it is ended while it waits to be executed, by a task management
     /// function, a logout, a new login or a restart: any of them, also of WRITE SAME and UNMAP. `None` is a target where
     /// such a command has written nothing.
     pub torn_commands: Option<u64>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
     /// Whether to keep the PDUs of the initiator, for [`Target::received`](crate::target::Target::received).
     pub record: bool,
@@ -118,14 +119,14 @@ impl TargetConfig {
         }
     }
 
-    /// The same target with another unit, or another one behind this number.
+    /// Adds a unit, or replaces the unit of this number.
     #[must_use]
     pub fn with_unit(mut self, number: u16, unit: Unit) -> Self {
         self.units.insert(number, unit);
         self
     }
 
-    /// The same target as a port of an array: with the portal group tag of its relative target port identifier.
+    /// Makes the target a port of an array: with the portal group tag of its relative target port identifier.
     #[must_use]
     pub fn with_port(mut self, port: TargetPort) -> Self {
         self.portal_group = Some(port.port);
@@ -133,14 +134,14 @@ impl TargetConfig {
         self
     }
 
-    /// The same target, which lets in only whom CHAP proves.
+    /// Requires CHAP of initiators.
     #[must_use]
     pub fn with_chap(mut self, chap: Chap) -> Self {
         self.chap = Some(chap);
         self
     }
 
-    /// The same target with one more fault.
+    /// Adds a fault.
     #[must_use]
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);

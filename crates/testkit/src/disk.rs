@@ -20,17 +20,18 @@ const STEP: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct RamDisk(Arc<Shared>);
 
-/// What becomes of writes of initiators before they are flushed.
+/// Kinds of write cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cache {
-    /// A cache that loses nothing: WCE is set in the caching mode page, and writes are durable at once.
+    /// A cache that loses nothing: WCE is set in the caching mode page, and writes are durable
+    /// immediately.
     #[default]
     NonVolatile,
     /// WCE is set, and a loss of power empties the cache: writes are durable once SYNCHRONIZE CACHE
     /// without IMMED has covered them, or when they were written with FUA. DPOFUA is set.
     Volatile,
-    /// No write cache: WCE is clear, and writes are durable at once.
+    /// No write cache: WCE is clear, and writes are durable immediately.
     WriteThrough,
 }
 
@@ -86,7 +87,7 @@ impl RamDisk {
 
     /// A disk of `blocks` blocks of `block_size` bytes that keeps nothing, and takes 1 MiB of memory however large it is:
     /// writes are thrown away, and reads bring zeros, also where something was written. No block is ever mapped or waits for
-    /// a flush; all else is as of another disk. For what is to be measured without a store.
+    /// a flush; all else is as of another disk. For measurements without a store.
     ///
     /// Over TCP (feature `serve`) a read of such a disk is not copied in user space: the socket is given one buffer of zeros,
     /// again and again. What is written is taken from the socket, and copied no further.
@@ -182,7 +183,7 @@ impl RamDisk {
         Changes { resizes: resizes.load(Ordering::Relaxed), modes: modes.load(Ordering::Relaxed) }
     }
 
-    /// What becomes of writes before they are flushed.
+    /// Returns the kind of write cache.
     #[must_use]
     pub fn cache(&self) -> Cache {
         self.content().cache
@@ -199,20 +200,20 @@ impl RamDisk {
         content.cache = cache;
     }
 
-    /// The same as [`set_cache`](Self::set_cache) while initiators are there: each session, of any target
-    /// that serves this disk, then meets the unit attention MODE PARAMETERS CHANGED.
+    /// Changes the cache like [`set_cache`](Self::set_cache) while initiators are there: each session, of
+    /// any target that serves this disk, then meets the unit attention MODE PARAMETERS CHANGED.
     pub fn switch_cache(&self, cache: Cache) {
         self.set_cache(cache);
         self.0.mode_changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many blocks a loss of power would change.
+    /// Returns the number of blocks that a loss of power would change.
     #[must_use]
     pub fn unflushed_blocks(&self) -> usize {
         self.content().durable.len()
     }
 
-    /// How many SYNCHRONIZE CACHE commands this disk has seen.
+    /// Returns the number of SYNCHRONIZE CACHE commands that this disk has executed.
     #[must_use]
     pub fn flushes(&self) -> u64 {
         self.0.flushes.load(Ordering::Relaxed)
@@ -240,7 +241,7 @@ impl RamDisk {
         Bytes::copy_from_slice(&content.bytes[start..end])
     }
 
-    /// What a [`read`](Self::read) would give after a loss of power.
+    /// Returns what a [`read`](Self::read) would return after a loss of power.
     #[must_use]
     pub fn read_durable(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
@@ -270,8 +271,8 @@ impl RamDisk {
         data.into()
     }
 
-    /// Puts `data` at `offset`; what would lie behind the end is left out. The blocks are durable at
-    /// once, with all that waits in a cache for them.
+    /// Writes `data` at `offset`, up to the end of the disk. The blocks are durable immediately,
+    /// together with everything that waits in a cache for them.
     pub fn write(&self, offset: u64, data: &[u8]) {
         let mut content = self.content_mut();
         let blocks = self.put(&mut content, offset, data);
@@ -305,7 +306,8 @@ impl RamDisk {
         blocks
     }
 
-    /// Fills the whole disk with bytes that depend on their place and on `seed`, durable at once.
+    /// Fills the whole disk with bytes that depend on their place and on `seed`, durable
+    /// immediately.
     pub fn fill(&self, seed: u64) {
         let mut content = self.content_mut();
         for (at, word) in (0..).zip(content.bytes.chunks_mut(8)) {
@@ -349,7 +351,7 @@ impl RamDisk {
         content.mapped[start..end].fill(false);
     }
 
-    /// How many blocks are mapped: written, and not unmapped since.
+    /// Returns the number of mapped blocks: written, and not unmapped since.
     #[must_use]
     pub fn mapped_blocks(&self) -> usize {
         self.content().mapped.iter().filter(|mapped| **mapped).count()

@@ -7,7 +7,7 @@
 //!
 //! // Blocks 100 to 107 of unit 0 cannot be read.
 //! let bad = Fault::medium_error(100..108).on_unit(0);
-//! // The first three commands that reach block 7 are told to come again.
+//! // The first three commands that reach block 7 end with BUSY.
 //! let busy = Fault::busy(7..=7, 3);
 //! // Every UNMAP is answered two seconds late.
 //! let slow = Fault::delay(.., Duration::from_secs(2)).on_access(Access::Unmap);
@@ -32,12 +32,12 @@ pub struct Fault {
     /// The connection, counted from 0 in the order of [`accept`](crate::target::Target::accept);
     /// `None` is any.
     pub connection: Option<usize>,
-    /// What triggers it.
+    /// The trigger.
     pub trigger: Trigger,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// How many commands it still meets; `None` is all of them. A fault of a PDU or of a byte
-    /// happens once, whatever this says.
+    /// The number of commands that it still affects; `None` is all of them. A fault of a PDU or of
+    /// a byte happens once, whatever this says.
     pub times: Option<u32>,
 }
 
@@ -65,7 +65,7 @@ pub enum Trigger {
 pub struct Blocks {
     /// The unit; `None` is any.
     pub unit: Option<u16>,
-    /// What a command does with the blocks; `None` is anything.
+    /// The access to the blocks; `None` is any.
     pub access: Option<Access>,
     /// The first block.
     pub first: u64,
@@ -73,7 +73,7 @@ pub struct Blocks {
     pub last: u64,
 }
 
-/// What happens at the trigger.
+/// Effects of a fault.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Effect {
@@ -107,21 +107,22 @@ pub enum Effect {
     AddWord {
         /// Offset in the header.
         at: usize,
-        /// How much is added.
+        /// The number that is added.
         value: u32,
     },
     /// The data segment is replaced.
     SetData(Bytes),
-    /// The PDU goes out behind so many later ones, with the `StatSN` of its own place. Sending only.
+    /// The PDU goes out behind this number of later PDUs, with the `StatSN` of its original place.
+    /// Sending only.
     Behind(u32),
-    /// From this PDU on `StatSN` is larger by so many. Sending only.
+    /// From this PDU on `StatSN` is larger by this number. Sending only.
     SkipStatSn(u32),
     /// The command is not executed and ends with CHECK CONDITION. The INFORMATION field holds the
     /// first block that the command reaches of those that are bad, unless the sense data name
     /// one. Commands only.
     Sense(Sense),
-    /// The same, and what a volatile cache holds of the blocks that the command reaches is lost: a unit need
-    /// not keep what it could not write. Commands only.
+    /// The command ends with this sense data, and what a volatile cache holds of its blocks is lost: a unit
+    /// need not keep what it could not write. Commands only.
     LoseCached(Sense),
     /// The command is not executed and ends with this SCSI status. Commands only.
     Status(u8),
@@ -197,7 +198,7 @@ impl Fault {
         Self::on_blocks(range, Effect::Sense(sense))
     }
 
-    /// So many commands that reach these blocks end with BUSY.
+    /// The next `times` commands that reach these blocks end with BUSY.
     #[must_use]
     pub fn busy(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::BUSY)).times(times)
@@ -209,7 +210,7 @@ impl Fault {
         Self::sense(range, Sense::NO_SPACE).on_access(Access::Write)
     }
 
-    /// So many commands that reach these blocks end with TASK SET FULL.
+    /// The next `times` commands that reach these blocks end with TASK SET FULL.
     #[must_use]
     pub fn task_set_full(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::TASK_SET_FULL)).times(times)
@@ -233,13 +234,13 @@ impl Fault {
         Self::on_blocks(range, Effect::Close)
     }
 
-    /// One byte of what is read from, or written to, these blocks is wrong, and nobody is told.
+    /// One byte of what is read from, or written to, these blocks is wrong, and nothing reports it.
     #[must_use]
     pub fn wrong_byte(range: impl RangeBounds<u64>) -> Self {
         Self::on_blocks(range, Effect::InvertByte)
     }
 
-    /// The same fault for one unit only.
+    /// Limits the fault to one unit.
     #[must_use]
     pub const fn on_unit(mut self, number: u16) -> Self {
         if let Trigger::Command(blocks) = &mut self.trigger {
@@ -248,7 +249,7 @@ impl Fault {
         self
     }
 
-    /// The same fault for one kind of command only.
+    /// Limits the fault to one kind of command.
     #[must_use]
     pub const fn on_access(mut self, access: Access) -> Self {
         if let Trigger::Command(blocks) = &mut self.trigger {
@@ -257,7 +258,7 @@ impl Fault {
         self
     }
 
-    /// The same fault for the next so many commands only.
+    /// Limits the fault to the next `times` commands.
     #[must_use]
     pub const fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
@@ -276,19 +277,19 @@ impl Fault {
         Self::new(Trigger::Receiving(Some(opcode), nth), effect)
     }
 
-    /// A connection that breaks after the target has sent so many bytes.
+    /// A connection that breaks after the target has sent `bytes` bytes.
     #[must_use]
     pub const fn cut_after_sent(bytes: u64) -> Self {
         Self::new(Trigger::SentBytes(bytes), Effect::Close)
     }
 
-    /// A connection that breaks when the initiator sends more than so many bytes.
+    /// A connection that breaks when the initiator sends more than `bytes` bytes.
     #[must_use]
     pub const fn cut_after_received(bytes: u64) -> Self {
         Self::new(Trigger::ReceivedBytes(bytes), Effect::Close)
     }
 
-    /// The same fault on one connection only, counted from 0.
+    /// Limits the fault to one connection, counted from 0.
     #[must_use]
     pub const fn on_connection(mut self, connection: usize) -> Self {
         self.connection = Some(connection);

@@ -22,7 +22,7 @@ pub struct Framing {
     pub data_digest: bool,
 }
 
-/// Why a stream cannot be read on.
+/// Reasons why a stream cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {

@@ -121,7 +121,8 @@ fn designators() -> Vec<u8> {
     all
 }
 
-/// What a terminal would obey of the output of a program, but for the ends of its own lines; `None` if there is nothing.
+/// Returns the part of a program's output that a terminal would obey, except for the ends of its own lines; `None` if
+/// there is none.
 #[must_use]
 pub fn obeyed(output: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(output) else {

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-/// How one direction carries bytes. Offsets count the bytes that were ever sent, from 0.
+/// The properties of one direction of a link. Offsets count the bytes that were ever sent, from 0.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Properties {
     /// Time from the departure of a byte to its arrival.
     pub latency: Duration,
-    /// Bytes per second; `None` is any number at once.
+    /// Bytes per second; `None` is no limit.
     pub rate: Option<u64>,
-    /// Longest piece that arrives at once; `None` keeps pieces as they were sent.
+    /// Longest piece that arrives together; `None` keeps pieces as they were sent.
     pub segment: Option<usize>,
     /// The byte at this offset, and all after it, is lost, and the direction is closed.
     pub cut: Option<u64>,
@@ -44,7 +44,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The same properties both ways.
+    /// Creates a link with these properties in both directions.
     #[must_use]
     pub fn new(properties: Properties) -> Self {
         Self { to_target: Pipe::new(properties.clone()), to_initiator: Pipe::new(properties) }

@@ -1,6 +1,6 @@
 //! The operation codes, of both directions (RFC 7143 §11.2.1.2).
 
-/// What a PDU is.
+/// Operation codes of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Opcode {

@@ -53,7 +53,7 @@ impl Pdu {
         self.header[0] & 0x3f == opcode as u8
     }
 
-    /// The I bit: deliver at once, outside the command order.
+    /// The I bit: deliver immediately, outside the command order.
     #[must_use]
     pub const fn immediate(&self) -> bool {
         self.header[0] & 0x40 != 0
@@ -175,7 +175,7 @@ fields! {
     login_status: u16_at(36) -> u16;
     /// First `DataSN`, `R2TSN` or `StatSN` a SNACK asks for.
     begin_run: u32_at(40) -> u32;
-    /// How many a SNACK asks for.
+    /// The number of PDUs that a SNACK asks for.
     run_length: u32_at(44) -> u32;
     /// Event code of an asynchronous message.
     event: u8_at(36) -> u8;

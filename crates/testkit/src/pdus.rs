@@ -176,13 +176,13 @@ impl Template {
         self.byte(3, status).flag(0x01, in_data)
     }
 
-    /// So many bytes were not needed (U).
+    /// Sets the residual count of an underflow (U): bytes that were not needed.
     #[must_use]
     pub fn underflow(self, bytes: u32) -> Self {
         self.flag(0x02, true).residual(bytes)
     }
 
-    /// So many bytes did not fit (O).
+    /// Sets the residual count of an overflow (O): bytes that did not fit.
     #[must_use]
     pub fn overflow(self, bytes: u32) -> Self {
         self.flag(0x04, true).residual(bytes)

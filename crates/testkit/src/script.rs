@@ -232,7 +232,7 @@ impl Script {
         self.closed
     }
 
-    /// A fresh connection in place of the old one. What was under way is lost.
+    /// Replaces the connection by a fresh one. What was in flight is lost.
     pub fn reconnect(&mut self) {
         self.checker.closed(self.connection);
         let connection = ConnId(self.connection.0 + 1);
@@ -241,7 +241,7 @@ impl Script {
         self.open_window();
     }
 
-    /// What the initiator did against the standard.
+    /// Returns the violations of the initiator.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         self.checker.violations()

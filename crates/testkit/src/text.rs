@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(pub Vec<(String, String)>);
 
-/// What is wrong with a text.
+/// The defect of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError(pub String);
 

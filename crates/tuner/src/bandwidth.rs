@@ -43,7 +43,8 @@ impl Bandwidth {
         Ok(Self(bits))
     }
 
-    /// The nearest rate to so many bytes in so much time; [`Bandwidth::MAX`] for no time.
+    /// Returns the rate of `bytes` in `time`, rounded to the nearest; [`Bandwidth::MAX`] if `time`
+    /// is zero.
     #[must_use]
     pub fn of(bytes: u64, time: Duration) -> Self {
         let bits = u128::from(bytes) * 8 * 1_000_000_000;
@@ -65,7 +66,7 @@ impl Bandwidth {
         self.0 as f64 / 1e6
     }
 
-    /// How long so many bytes take.
+    /// Returns the time that `bytes` take at this rate.
     #[must_use]
     pub fn time_for(self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.0);

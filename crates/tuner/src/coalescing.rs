@@ -102,14 +102,14 @@ impl Coalescing {
         }
     }
 
-    /// What was waited for has not come within a millisecond, but less: of long and short answers a mean tells little.
-    /// None is waited for until a whole window has passed.
+    /// Notes that the awaited bytes have not come within a millisecond, but fewer: the mean of long and short answers
+    /// is no guide. None is waited for until a whole window has passed.
     pub const fn waited_in_vain(&mut self) {
         self.rests = 2;
     }
 
-    /// How many bytes the answers bring that are to be waited for on each of so many connections, while so
-    /// many requests are under way on all of them; `None` is any.
+    /// Returns the bytes of the answers to wait for on each of `connections` connections, while
+    /// `under_way` requests are in flight on all of them; `None` is any number.
     pub fn low_water(&mut self, under_way: usize, connections: usize) -> Option<u64> {
         if !self.waits || self.rests > 0 {
             return None;

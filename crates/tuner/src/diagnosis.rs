@@ -38,17 +38,17 @@ pub use observation::{Activity, Observation, OwnLimits};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it was.
+    /// The limiter that was found.
     pub limiter: Limiter,
     /// For which share of the time, 0 to 1.
     pub share: f64,
-    /// What shows it.
+    /// The evidence, as a sentence.
     pub evidence: String,
-    /// What would lift it; `None` if there is nothing to lift.
+    /// The remedy; `None` if there is nothing to lift.
     pub remedy: Option<String>,
 }
 
-/// What held a flow back during an observation.
+/// The limiters of a flow during an observation.
 ///
 /// Printed, it is a table: the first line is what to look at first.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,9 +56,9 @@ pub struct Finding {
 pub struct Diagnosis {
     /// Payload by time.
     pub goodput: Bandwidth,
-    /// What held it back, the most important first.
+    /// The limiters, the most important first.
     pub findings: Vec<Finding>,
-    /// What is worth knowing besides: path MTU, offloads.
+    /// Further remarks: path MTU, offloads.
     pub remarks: Vec<Row>,
 }
 
@@ -91,7 +91,7 @@ impl Diagnosis {
         Self { goodput, findings, remarks: remarks(measurement, interface) }
     }
 
-    /// What held the flow back most; `None` if nothing was observed.
+    /// Returns the most important limiter; `None` if nothing was observed.
     #[must_use]
     pub fn foremost(&self) -> Option<&Finding> {
         self.findings.first()

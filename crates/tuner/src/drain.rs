@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long write data may take from the first PDU of its command to the answer, beside the round trips: a flush may
 /// take as long again before it, and both together half of LIO's patience.
 const LONG: Duration = Duration::from_millis(600);
-/// Nobody looks for longer while something is outstanding.
+/// The longest time between two readings while a request is outstanding.
 const REST: Duration = Duration::from_secs(3);
 /// The round trips of a write whose data is asked for twice.
 const ROUND_TRIPS: u32 = 4;

@@ -5,7 +5,8 @@ use std::fmt;
 use crate::size::Size;
 use crate::table::{self, Row};
 
-/// What the kernel granted, read back from the socket; `None` where it does not tell.
+/// The settings that the kernel granted, read back from the socket; `None` where it does not report
+/// them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Granted {
@@ -20,7 +21,7 @@ pub struct Granted {
     pub not_sent_low_water: Option<u32>,
     /// The congestion control in use.
     pub congestion_control: Option<String>,
-    /// What was refused.
+    /// The options that the kernel refused.
     pub refused: Vec<Refusal>,
 }
 
@@ -30,12 +31,12 @@ pub struct Granted {
 pub struct Refusal {
     /// The option.
     pub option: &'static str,
-    /// What the kernel said, and what that means.
+    /// The error of the kernel, and its meaning.
     pub reason: String,
 }
 
 impl Granted {
-    /// What was granted, as lines for people.
+    /// Returns the granted settings as lines for people.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let size = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| Size(bytes).to_string());

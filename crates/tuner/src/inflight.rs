@@ -15,8 +15,8 @@ use crate::drain::DrainLimit;
 use crate::link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 use crate::link::tcp_info::TcpInfo;
 
-/// So many times as much may be under way while the rate still rises: TCP doubles it in each round trip
-/// (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
+/// Factor by which more data may be in flight while the rate still rises: TCP doubles its window in
+/// each round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
 pub const STARTUP_GAIN: u64 = 2;
 /// The round trips: those of a request that is under way and of one that waits for it; of write data,
 /// the way of what asks for it and its own.
@@ -39,8 +39,8 @@ const LOCAL: Duration = Duration::from_millis(2);
 /// BBR's window by what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
 const BBR_WINDOW_GAIN: u64 = 2;
 
-/// Bytes that may be under way on a link of that rate and round-trip time, if they may wait so long
-/// beside the round trips.
+/// Returns the bytes that may be in flight on a link of this rate and round-trip time, if they may
+/// wait for `wait` beyond the round trips.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,9 +56,9 @@ pub fn inflight_limit(rate: Bandwidth, round_trip: Duration, wait: Duration) -> 
     rate.bytes_in(round_trip.saturating_mul(ROUND_TRIPS).saturating_add(wait))
 }
 
-/// How long requests may wait on a path beside their round trips, where answers take `answer_time` in
-/// the mean. If answers take longer than they must, some more are given to the path, or it would be
-/// given ever less.
+/// Returns how long requests may wait on a path beyond their round trips, where answers take
+/// `answer_time` on average. If answers take longer than they must, some more are given to the path,
+/// or it would be given ever less.
 #[must_use]
 pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
@@ -66,25 +66,25 @@ pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration
     answers.saturating_sub(trips).min(MAX_WAIT.saturating_sub(trips))
 }
 
-/// How long write data may wait beside its round trips. The rate may turn out half of what it seems,
-/// and then all takes twice as long: slow start sees that a round trip late. A target counts from the
-/// moment when it asks, a round trip later; but a lost segment costs as much again.
+/// Returns how long write data may wait beyond its round trips. The rate may turn out half of what it
+/// seems, and then all takes twice as long: slow start sees that a round trip late. A target counts
+/// from the moment when it asks, a round trip later; but a lost segment costs as much again.
 #[must_use]
 pub fn wait_for_write_data(round_trip: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
     (TARGET_PATIENCE / 2).saturating_sub(trips).min(MAX_WAIT)
 }
 
-/// The write data that a connection may have under way: as much as it brings to the target in time.
+/// Limits the write data that a connection has in flight to what it brings to the target in time.
 ///
 /// A target asks for the data of all writes that it knows of. On a link of known rate the plan's queue
 /// would do; otherwise TCP finds the rate out, and the limit follows it: at any moment a congestion
 /// window goes in a round trip, also while it grows, after a rest or a timeout, and also where the round
 /// trip grows with a queue. So the latest reading alone counts.
 ///
-/// A link that is fast for its length never feels the limit: a write is under way for little more
-/// than its round trips. Its limit would be more than may be under way at all, and then it has none:
-/// several such connections share alike, whatever their round trips of the moment.
+/// A link that is fast for its length never feels the limit: a write is in flight for little more
+/// than its round trips. Where the limit would be more than may be in flight at all, there is none:
+/// several such connections share equally, whatever their current round-trip times.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteLimit {
     link: LinkEstimator,
@@ -123,7 +123,8 @@ impl WriteLimit {
         self.drain.observe(outstanding, concluded, round_trip, now);
     }
 
-    /// What others over which the same target is reached find it to take: see [`DrainLimit::share`].
+    /// Takes over the limit that other connections to the same target have measured: see
+    /// [`DrainLimit::share`].
     pub const fn share(&mut self, others: u64) {
         self.drain.share(others);
     }
@@ -134,8 +135,9 @@ impl WriteLimit {
         self.drain.of_slow_target()
     }
 
-    /// The limit, bytes; `None` where it is not below the `max` that may be under way at all. `copes_with_loss` says
-    /// whether the congestion control of the connection is BBR, of whose window half is what the link holds.
+    /// Returns the limit, bytes; `None` where it is not below `max`, the most that may be in flight at all.
+    /// `copes_with_loss` says whether the congestion control of the connection is BBR, of whose window the link
+    /// holds half.
     #[must_use]
     pub fn bytes(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
         let of_link = self.of_link(copes_with_loss).unwrap_or(u64::MAX);
@@ -151,8 +153,9 @@ impl WriteLimit {
         Some(if self.is_proven { bytes } else { bytes.min(UNPROVEN_WRITE_LIMIT) })
     }
 
-    /// How long a write had better be, bytes, a multiple of 4 KiB, so that one is on the link while another one is
-    /// answered; `None` where the link is fast for its length. For the rest as [`bytes`](Self::bytes).
+    /// Returns the best length of a write, bytes, a multiple of 4 KiB, so that one write is on the link while
+    /// another one is answered; `None` where the link is fast for its length. The arguments are those of
+    /// [`bytes`](Self::bytes).
     #[must_use]
     pub fn longest_write(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
         const PAGE: u64 = 4 << 10;

@@ -8,11 +8,11 @@ pub struct Interface {
     pub name: String,
     /// The longest packet it sends, bytes.
     pub mtu: Option<u32>,
-    /// What it takes off the kernel's hands.
+    /// The offloads of the interface.
     pub offload: Offload,
 }
 
-/// Offloads, as `ethtool -k` shows them; `None` where the interface does not tell.
+/// Offloads, as `ethtool -k` shows them; `None` where the interface does not report it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Offload {

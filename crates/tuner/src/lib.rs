@@ -2,17 +2,17 @@
 //!
 //! | from | comes |
 //! |---|---|
-//! | [`TcpInfo`], [`Rtt`]: what the kernel and pings tell | [`Measurement`] |
-//! | the user's word | [`Tuning`] |
-//! | what this host permits | [`Limits`] |
+//! | [`TcpInfo`], [`Rtt`]: reports of the kernel, and pings | [`Measurement`] |
+//! | the wishes of the user | [`Tuning`] |
+//! | the limits of this host | [`Limits`] |
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
-//! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
-//! | samples of its rate and round-trip time | [`LinkEstimator`], and from it what may be under way: [`inflight_limit`], [`WriteLimit`] |
+//! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: the settings that the kernel granted |
+//! | samples of its rate and round-trip time | [`LinkEstimator`], and from it the limit of data in flight: [`inflight_limit`], [`WriteLimit`] |
 //! | what has arrived | [`ReadLimit`]: how much may be asked for |
 //! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
 //! | readings of a connection that stands still, and pings over connections with segments of several lengths | [`StallWatch`], [`PathTrial`]: whether the path swallows long packets, and the [`SegmentLimit`] that helps |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
-//! | how many answers come, and how large they are | [`Coalescing`]: for how many of them to wait at once |
+//! | how many answers come, and how large they are | [`Coalescing`]: how many of them to wait for |
 //! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
 //!
 //! What asks the kernel, and what sets options of a socket, is there on Linux only (`TcpInfo::read`, `Limits::read`,

@@ -19,7 +19,7 @@ pub struct Limits {
     pub may_force: bool,
     /// Congestion controls that the kernel has loaded.
     pub available_congestion_controls: Vec<String>,
-    /// Those that this process may choose.
+    /// The congestion controls that this process may choose.
     pub allowed_congestion_controls: Vec<String>,
     /// The congestion control of a new socket.
     pub congestion_control: Option<String>,
@@ -28,11 +28,11 @@ pub struct Limits {
 /// The range in which the kernel tunes a buffer by itself, bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Autotuning {
-    /// What is left under memory pressure.
+    /// The size that remains under memory pressure.
     pub min: u64,
-    /// What a socket begins with.
+    /// The initial size of a socket's buffer.
     pub default: u64,
-    /// How far it may grow.
+    /// The largest size of a socket's buffer.
     pub max: u64,
 }
 
@@ -44,10 +44,11 @@ impl Autotuning {
     pub const STOCK_SEND: Self = Self { min: 4096, default: 16_384, max: 4 << 20 };
     /// The receive buffers of Linux as it comes.
     pub const STOCK_RECEIVE: Self = Self { min: 4096, default: 131_072, max: 6 << 20 };
-    /// What the kernel counts for a byte of data: bookkeeping, and what a window promises.
+    /// Bytes of buffer that the kernel counts for a byte of data: bookkeeping, and the promise of a
+    /// window.
     pub const BYTES_PER_BYTE: u64 = 2;
 
-    /// How much data in flight the kernel's tuning reaches, bytes.
+    /// Returns how much data in flight the kernel's tuning reaches, bytes.
     #[must_use]
     pub const fn reach(self) -> u64 {
         self.max / Self::BYTES_PER_BYTE

@@ -1,4 +1,5 @@
-//! The link: what the kernel tells of a connection over it, what is measured, and what follows.
+//! The link: reports of the kernel on a connection, measurements, and the model that follows from
+//! them.
 
 pub(crate) mod estimator;
 pub(crate) mod loss;

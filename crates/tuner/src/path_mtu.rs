@@ -39,11 +39,11 @@ pub enum Way {
     FromPeer,
 }
 
-/// How a connection stands still.
+/// Kinds of stalls of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stall {
-    /// What was sent is not acknowledged in time, and was sent again. A single time may be an ordinary loss, but over a far link
-    /// a target that waits for data gives the connection up before the second (LIO: 3 seconds).
+    /// Sent data are not acknowledged in time, and were sent again. A single time may be an ordinary loss, but over a
+    /// far link a target that waits for data gives the connection up before the second (LIO: 3 seconds).
     Unacknowledged,
     /// All sent data is acknowledged, and nothing is received.
     Silent,
@@ -70,7 +70,7 @@ pub struct StallWatch {
 }
 
 impl StallWatch {
-    /// Takes in a reading; tells how the connection stands still by it, if it does.
+    /// Takes in a reading; returns the kind of stall that it shows, if there is one.
     ///
     /// A connection whose segments are not longer than the longest that is tried
     /// ([`SegmentLimit::SEGMENTS`]) is none of these.
@@ -95,7 +95,8 @@ impl StallWatch {
         (is_silent && is_acknowledged).then_some(Stall::Silent)
     }
 
-    /// The time that passed before now, if nobody asked for anything, is no silence.
+    /// Ends a rest: the time before `now`, in which nothing was requested, does not count as
+    /// silence.
     pub fn rested(&mut self, now: Instant) {
         self.received = self.received.map(|(received, _)| (received, now));
     }
@@ -110,13 +111,13 @@ pub struct PathTrial {
     pub short: Option<Duration>,
     /// A ping longer than a full segment behind it.
     pub long: Option<Duration>,
-    /// How long that was waited for.
+    /// The time that the long ping was awaited.
     pub waited: Duration,
-    /// The same long ping over the connection with shorter segments.
+    /// The round trip of the same long ping over the connection with shorter segments.
     pub in_short_segments: Option<Duration>,
 }
 
-/// What a trial has shown.
+/// Results of a trial.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum TrialVerdict {
     /// Full segments arrive, whatever else is wrong.
@@ -128,13 +129,13 @@ pub enum TrialVerdict {
 }
 
 impl PathTrial {
-    /// How long a long ping is waited for, where a short one took so long.
+    /// Returns how long to wait for a long ping, where a short one took `short`.
     #[must_use]
     pub fn patience(short: Duration) -> Duration {
         UNANSWERED.max(short.saturating_mul(UNANSWERED_TRIPS))
     }
 
-    /// What the trial has shown.
+    /// Returns the result of the trial.
     #[must_use]
     pub fn verdict(&self) -> TrialVerdict {
         let Self { short, long, waited, in_short_segments } = *self;
@@ -148,7 +149,7 @@ impl PathTrial {
     }
 }
 
-/// How long a segment may be on a path that swallows longer ones.
+/// A limit of segments on a path that swallows longer ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SegmentLimit {
@@ -161,8 +162,7 @@ pub struct SegmentLimit {
 }
 
 impl SegmentLimit {
-    /// What is tried, in this order. 1,200 bytes pass wherever IPv6 does, whose links take 1,280 (RFC 8200 §5), through most
-    /// tunnels as well; 536 are what every IPv4 host takes (RFC 9293 §3.7.1).
+    /// The lengths of segments to try, in this order.
     pub const SEGMENTS: [u32; 2] = [1200, 536];
 
     /// The headers of IPv4 and TCP, without options, bytes.
@@ -172,7 +172,8 @@ impl SegmentLimit {
     /// TCP's timestamps, which most connections have.
     const OPTIONS: u32 = 12;
 
-    /// Segments of so many bytes, on a path that swallows packets of `swallowed` bytes.
+    /// Creates the limit of segments to `segment` bytes, on a path that swallows packets of
+    /// `swallowed` bytes.
     #[must_use]
     pub const fn new(segment: u32, swallowed: u32, way: Option<Way>) -> Self {
         Self { segment, swallowed, way }
@@ -194,20 +195,20 @@ impl SegmentLimit {
         (1.0 - share(self.packet()) / share(self.swallowed).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
     }
 
-    /// Why, as a sentence without its full stop.
+    /// Returns the reason, as a sentence without its full stop.
     #[must_use]
     pub fn reason(&self) -> String {
         let Self { swallowed, .. } = self;
         format!("packets of {swallowed} bytes do not arrive, and no ICMP message says so")
     }
 
-    /// What is wrong on the way to the peer of that name, and how to mend it, as a sentence without its full stop.
+    /// Describes the defect of the way to the peer, and how to mend it, as a sentence without its full stop.
     #[must_use]
     pub fn explain(&self, peer: &str) -> String {
         format!("{}; {}; until then {}", self.finding(peer), Self::REMEDY, self.meanwhile())
     }
 
-    /// What is wrong on the way to the peer of that name.
+    /// Describes the defect of the way to the peer.
     #[must_use]
     pub fn finding(&self, peer: &str) -> String {
         let Self { swallowed, .. } = self;
@@ -224,11 +225,11 @@ impl SegmentLimit {
         )
     }
 
-    /// What mends such a path.
+    /// The way to mend such a path.
     pub const REMEDY: &'static str = "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") pass on the way, or set the \
          MTU of this end's interface or route to what the path takes, or clamp the MSS on the router before the narrow link";
 
-    /// What is done as long as nobody has mended it.
+    /// Says what is done until the path is mended.
     #[must_use]
     pub fn meanwhile(&self) -> String {
         format!(

@@ -15,7 +15,7 @@ use crate::tuning::{Policy, Sends};
 pub struct Choice<T> {
     /// The value.
     pub value: T,
-    /// Why, as a sentence without its full stop.
+    /// The reason, as a sentence without its full stop.
     pub reason: String,
 }
 
@@ -25,18 +25,18 @@ impl<T> Choice<T> {
     }
 }
 
-/// How a socket buffer gets its size.
+/// Ways to size a socket buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
     /// The kernel tunes it; nothing is set.
     Autotuned,
-    /// So many bytes of data, within what any user may ask for (`SO_SNDBUF`, `SO_RCVBUF`).
+    /// Bytes of data, within what any user may ask for (`SO_SNDBUF`, `SO_RCVBUF`).
     Set(u64),
-    /// So many bytes of data, beyond that (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
+    /// Bytes of data, more than any user may ask for (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
     Forced(u64),
 }
 
-/// What to propose to the peer about transfers.
+/// The offer to the peer about transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferOffer {
@@ -44,19 +44,19 @@ pub struct TransferOffer {
     pub initial_request: bool,
     /// Bytes that go without being asked for (FirstBurstLength).
     pub first_burst: u32,
-    /// Bytes the peer may ask for at once (MaxBurstLength).
+    /// Bytes the peer may ask for in one R2T (MaxBurstLength).
     pub burst: u32,
-    /// How many such questions may be open for one write (MaxOutstandingR2T).
+    /// The number of bursts that may be outstanding for one write (MaxOutstandingR2T).
     pub bursts_at_once: u16,
 }
 
-/// What the tuner has decided, and why.
+/// The decisions of the tuner, each with its reason.
 ///
 /// Printed, it is a table of names, values and reasons.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Who decided.
+    /// The policy that decided.
     pub policy: Policy,
     /// The link it is made for.
     pub link: LinkModel,
@@ -65,9 +65,11 @@ pub struct Plan {
     /// The receive buffer of each connection; it counts only if it is set before the connection is
     /// made.
     pub receive_buffer: Choice<Buffer>,
-    /// Whether small segments go at once (`TCP_NODELAY`), or wait for an acknowledgement (Nagle).
+    /// Whether small segments go immediately (`TCP_NODELAY`), or wait for an acknowledgement
+    /// (Nagle).
+    #[doc(alias = "nagle")]
     pub no_delay: Choice<bool>,
-    /// How much goes into one system call.
+    /// The amount of data in one system call.
     pub sends: Choice<Sends>,
     /// Whether a system call that has more behind it says so (`MSG_MORE`), so that no short segment
     /// goes out between two of them.
@@ -75,55 +77,57 @@ pub struct Plan {
     /// Bytes that one system call sends at most of long pieces, which a few fill; `None` is as many as the kernel takes. A
     /// list of pages goes as a whole.
     pub send_size: Choice<Option<u32>>,
-    /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
-    /// buffer.
+    /// The most bytes that may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole
+    /// send buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
-    /// How many bytes make the socket readable at most, 16 to 256 KiB
+    /// The largest number of bytes to wait for before the socket becomes readable, 16 to 256 KiB
     /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment or several answers are
-    /// waited for; `None` is any. It is for whoever reads the socket to set: no more than that rest or those answers
-    /// have, and 1 for whatever else is waited for.
+    /// waited for; `None` is any. The reader of the socket sets it: to no more than that rest or those answers have, and
+    /// to 1 for anything else.
     pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,
     /// The longest segment, bytes of payload and TCP options (`TCP_MAXSEG`), in both directions; `None` is as long as
     /// the kernels of both ends take. It counts only if it is set before the connection is made.
     pub segment: Choice<Option<u32>>,
-    /// How many connections the link needs, 1 to 16.
+    /// The number of connections that the link needs, 1 to 16.
     pub connections: Choice<u32>,
-    /// What the transfers were fitted to.
+    /// The terms for which the transfers are chosen.
     pub terms: TransferTerms,
-    /// How many bytes each connection should have on the link: what the link holds, as far as one
-    /// connection reaches.
+    /// The bytes that each connection should have on the link: the capacity of the link, as far as
+    /// one connection reaches.
     pub in_flight: u64,
     /// Bytes of one write, or of a transfer that is read and written.
     pub io_size: Choice<u64>,
-    /// Writes under way on each connection.
+    /// Writes in flight on each connection.
+    #[doc(alias("concurrent", "in flight"))]
     pub queue_depth: Choice<u32>,
     /// Bytes of one read, where nothing is written.
     pub read_size: Choice<u64>,
-    /// Reads under way on each connection.
+    /// Reads in flight on each connection.
     pub read_depth: Choice<u32>,
-    /// What to propose to the peer.
+    /// The offer to the peer.
     pub offer: Choice<TransferOffer>,
 }
 
 impl Plan {
-    /// How many transfers of another size than the plan's should be under way; this many of either
-    /// kind are enough.
+    /// Returns the number of transfers of `io_size` bytes that should be in flight; this number of
+    /// reads, or of writes, is enough.
     #[must_use]
     pub fn depth_for(&self, io_size: u64) -> u32 {
         let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));
         u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
-    /// The same where transfers are only read: each takes one round trip.
+    /// Returns the number of reads of `io_size` bytes that should be in flight, where transfers are
+    /// only reads: each takes one round trip.
     #[must_use]
     pub fn read_depth_for(&self, io_size: u64) -> u32 {
         let queue = self.terms.of_reads().queue_of(io_size, self.link.traits(self.in_flight));
         u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
-    /// The same for writes, with its reason.
+    /// Returns the number of writes of `io_size` bytes that should be in flight, with its reason.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
         let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));
@@ -160,7 +164,7 @@ impl Plan {
             row("send buffer", &self.send_buffer, Buffer::to_string),
             row("receive buffer", &self.receive_buffer, Buffer::to_string),
             row("small segments", &self.no_delay, |no_delay| {
-                if *no_delay { "at once" } else { "Nagle" }.to_owned()
+                if *no_delay { "immediately" } else { "Nagle" }.to_owned()
             }),
             row("sends", &self.sends, |sends| {
                 match sends {
@@ -192,7 +196,7 @@ pub(crate) fn queue_depth(terms: &TransferTerms, queue: &TransferQueue) -> Choic
     let depth = u32::try_from(queue.depth).unwrap_or(u32::MAX);
     let mut reason = queue.describe();
     if terms.window.is_some_and(|window| window <= depth) {
-        reason.push_str(", all that the peer takes at once");
+        reason.push_str(", all that the peer accepts");
     } else {
         reason.push_str(&format!(", {} on the link", Size(queue.in_flight())));
     }

@@ -34,6 +34,7 @@ use crate::tuning::{Policy, Tuning};
 /// println!("{plan}");
 /// # Ok::<(), iscsi_tuner::BandwidthError>(())
 /// ```
+#[doc(alias = "tune")]
 #[must_use]
 pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan {
     let inputs = Inputs::new(measurement, limits, tuning);

@@ -65,8 +65,8 @@ impl ReadLimit {
         if self.is_known && bytes < max { Some(bytes) } else { None }
     }
 
-    /// How long a read had better be, bytes, a multiple of 4 KiB, so that one arrives while another one is asked for; `None`
-    /// without a limit.
+    /// Returns the best length of a read, bytes, a multiple of 4 KiB, so that one arrives while another one is requested;
+    /// `None` without a limit.
     #[must_use]
     pub fn longest_read(&self, max: u64) -> Option<u64> {
         const PAGE: u64 = 4 << 10;

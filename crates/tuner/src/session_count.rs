@@ -32,9 +32,9 @@ pub struct SessionsReading {
     pub time: Duration,
     /// Bytes that all sessions have moved so far.
     pub bytes: u64,
-    /// How many sessions carry data.
+    /// The number of sessions that carry data.
     pub sessions: u32,
-    /// How many the plan asks for by now, loss aside.
+    /// The number of sessions that the plan asks for, loss aside.
     pub planned: u32,
     /// Whether there was more work than the sessions took, ever since the last reading.
     pub is_busy: bool,
@@ -46,14 +46,14 @@ pub struct SessionsReading {
     pub round_trip: Duration,
 }
 
-/// What to do about the number of sessions.
+/// A change of the number of sessions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
     /// Nothing.
     Stay,
-    /// Open so many more.
+    /// Open this number of further sessions.
     Add(u32),
-    /// Log so many out.
+    /// Log this number of sessions out.
     Remove(u32),
 }
 
@@ -176,7 +176,7 @@ impl SessionCount {
         }
     }
 
-    /// Why there are as many sessions as there are, as a sentence without its full stop.
+    /// Returns the reason for the number of sessions, as a sentence without its full stop.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason

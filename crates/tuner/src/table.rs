@@ -5,11 +5,11 @@ use std::fmt;
 /// A line of a table for people.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Row {
-    /// What it is about.
+    /// The subject of the row.
     pub name: &'static str,
     /// The value.
     pub value: String,
-    /// Why it is that, or what to do about it.
+    /// The reason for the value, or the remedy.
     pub reason: String,
 }
 

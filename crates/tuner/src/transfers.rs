@@ -9,17 +9,18 @@
 
 use crate::size::Size;
 
-/// What the two ends agreed about transfers.
+/// The terms of transfers that the two ends agreed on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferTerms {
     /// Bytes of a write that go without being asked for.
     pub unsolicited: u64,
-    /// Bytes that the peer asks for at once, not 0.
+    /// Bytes that the peer asks for in one burst, not 0.
     pub burst: u64,
-    /// How many such questions it may have open for one write, not 0.
+    /// The number of bursts that may be outstanding for one write, not 0.
     pub bursts_at_once: u32,
-    /// How many commands the peer takes at once; `None` if it has not said.
+    /// The number of commands that the peer accepts concurrently; `None` if it has not reported
+    /// one.
     pub window: Option<u32>,
 }
 
@@ -79,8 +80,8 @@ const MIN_DEPTH: u64 = 2;
 const MAX_DEPTH: u64 = 256;
 
 impl TransferTerms {
-    /// Terms of so many bytes unasked, so many asked for at once, so many such questions at once, and a
-    /// command window, if that is known.
+    /// Creates the terms from the bytes that go unasked, the bytes of one burst, the number of
+    /// concurrent bursts, and the command window, if it is known.
     #[must_use]
     pub const fn new(
         unsolicited: u64,
@@ -91,7 +92,7 @@ impl TransferTerms {
         Self { unsolicited, burst, bursts_at_once, window }
     }
 
-    /// The round trips of a write of so many bytes.
+    /// Returns the round trips of a write of `length` bytes.
     #[must_use]
     pub fn round_trips(&self, length: u64) -> u64 {
         let round = self.burst.max(1).saturating_mul(self.bursts_at_once.max(1).into());
@@ -181,10 +182,10 @@ impl TransferQueue {
 
     pub(crate) fn describe(&self) -> String {
         match self.round_trips {
-            1 => format!("{} under way, one round trip each", Size(self.depth * self.io_size)),
+            1 => format!("{} in flight, one round trip each", Size(self.depth * self.io_size)),
             trips => {
                 format!(
-                    "{} under way, {trips} round trips a write",
+                    "{} in flight, {trips} round trips a write",
                     Size(self.depth * self.io_size)
                 )
             }

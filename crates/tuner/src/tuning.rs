@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::bandwidth::Bandwidth;
 
-/// What the user asks for; the default leaves everything to the tuner.
+/// The wishes of the user; the default leaves everything to the tuner.
 ///
 /// ```
 /// use iscsi_tuner::{Policy, Tuning};
@@ -20,26 +20,27 @@ use crate::bandwidth::Bandwidth;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Tuning {
-    /// Who decides.
+    /// The policy that decides about the socket.
     pub policy: Policy,
     /// The rate of the narrowest part of the link, if it is known.
     pub bandwidth: Option<Bandwidth>,
     /// The most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
     /// for it. `None` is as much as the link needs.
     pub memory: Option<u64>,
-    /// A send buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
+    /// The send buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
     pub send_buffer: Option<u64>,
-    /// A receive buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
+    /// The receive buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
     pub receive_buffer: Option<u64>,
-    /// Whether small segments are sent at once (`TCP_NODELAY`) or held back (Nagle).
+    /// Whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle).
+    #[doc(alias = "nagle")]
     pub no_delay: Option<bool>,
-    /// How much goes into one system call.
+    /// The amount of data in one system call.
     pub sends: Option<Sends>,
     /// The congestion control by its name.
     pub congestion_control: Option<String>,
 }
 
-/// Who decides about the socket.
+/// Policies for the settings of the socket.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Policy {
@@ -58,12 +59,12 @@ pub enum Policy {
     Off,
 }
 
-/// How much goes into one system call.
+/// The amount of data in one system call.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Sends {
     /// At most one page of 4096 bytes.
     OnePage,
-    /// As many pages, and as many PDUs, as the kernel takes.
+    /// All pages, and PDUs, that the kernel accepts.
     #[default]
     ManyPages,
 }

@@ -17,7 +17,7 @@ const KEYS: [&str; 7] =
     ["version", "chunk", "metadata", "set_uuid", "data_offset", "data_size", "member"];
 const MEMBER_KEYS: [&str; 3] = ["url", "name", "capacity"];
 
-/// What a volume is made of, as a text file of TOML.
+/// The description of a volume, as a text file of TOML.
 ///
 /// ```toml
 /// version = 1
@@ -45,22 +45,23 @@ const MEMBER_KEYS: [&str; 3] = ["url", "name", "capacity"];
 pub struct Description {
     /// Bytes in a row on one member.
     pub chunk: Chunk,
-    /// What its members carry of Linux md, if they do; without, data begin at the first byte of each.
+    /// The parameters of Linux md on the members, if they have superblocks; without, data begin at
+    /// the first byte of each member.
     pub md: Option<Md>,
     /// The members, in their order.
     pub members: Vec<MemberDescription>,
 }
 
-/// What is known of a member.
+/// The description of a member.
 #[derive(Clone, Debug)]
 pub struct MemberDescription {
     /// Where the unit is.
     pub url: Url,
-    /// The same as a text, without passwords.
+    /// The address as text, without passwords.
     pub address: String,
-    /// What the unit is called, as by [`unit_name`](crate::unit_name).
+    /// The name of the unit, as [`unit_name`](crate::unit_name) returns it.
     pub name: String,
-    /// How much it holds, bytes.
+    /// The capacity, bytes.
     pub capacity: u64,
 }
 
@@ -108,7 +109,7 @@ impl Description {
         self.members.iter_mut().map(|member| &mut member.url)
     }
 
-    /// What a member is called in errors.
+    /// Returns the name of a member in errors.
     pub fn label(&self, number: usize) -> String {
         let name = self.members.get(number).map_or("none", |member| &member.name);
         format!("member {number} ({name})")

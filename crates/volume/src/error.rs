@@ -7,7 +7,8 @@ use thiserror::Error as ThisError;
 
 use crate::md::SuperblockError;
 
-/// Why there is no volume. Each message is one sentence that says what to do where something can be done.
+/// Reasons why there is no volume. Each message is one sentence that says what to do where something can
+/// be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
@@ -72,7 +73,7 @@ pub enum Error {
     Unit {
         /// Which member.
         member: String,
-        /// Why.
+        /// The reason.
         cause: iscsi_initiator::Error,
     },
     /// A unit by which nothing is known again.
@@ -119,7 +120,7 @@ pub enum Error {
     },
     /// A unit has another capacity than it had.
     #[error(
-        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow, so make it anew or set the unit back"
+        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow, so make it again or set the unit back"
     )]
     Resized {
         /// Which member.
@@ -141,12 +142,12 @@ pub enum Error {
         /// Bytes that member 0 has room for.
         expected: u64,
     },
-    /// What stands on a member is not the superblock of this volume.
+    /// A member does not have the superblock of this volume.
     #[error("{member}: {cause}")]
     Superblock {
         /// Which member.
         member: String,
-        /// Why.
+        /// The reason.
         cause: SuperblockError,
     },
     /// The system gives no random bytes.
@@ -155,7 +156,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose fault it is: the caller's, but for what a unit or the way to it does.
+    /// Returns whose fault it is: the caller's, except for faults of a unit or of the way to it.
     pub fn fault(&self) -> Fault {
         if let Self::Unit { cause, .. } = self { cause.fault() } else { Fault::Caller }
     }

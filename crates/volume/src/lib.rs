@@ -1,6 +1,6 @@
 //! Several devices as one: a [`Volume`] lays its bytes out over iSCSI units, or whatever else is a
-//! [`Device`](iscsi_initiator::device::Device), in the way of RAID-0. Each unit may lie behind a link of its own, and
-//! the links carry at once.
+//! [`Device`](iscsi_initiator::device::Device), in the way of RAID-0. Each unit may have a separate link, and the
+//! links carry data concurrently.
 //!
 //! A [`Description`] is the text file that says which units in which order. With the [metadata](md) of Linux md on the
 //! units, the kernel of another host assembles the same bytes to the same device.

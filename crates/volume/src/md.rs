@@ -12,14 +12,14 @@ use std::ops::Range;
 
 use crate::stripe::Chunk;
 
-/// What md has to know of a volume, beside the order of its members.
+/// The parameters that md needs for a volume, besides the order of its members.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Md {
     /// The name of the array, which all its members carry.
     pub set_uuid: Uuid,
     /// Where the data of each member begin, bytes.
     pub data_offset: u64,
-    /// How many bytes of each member are data.
+    /// The bytes of each member that hold data.
     pub data_size: u64,
 }
 

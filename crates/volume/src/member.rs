@@ -21,7 +21,7 @@ impl<D: Device> Member<D> {
         Self { name: name.into(), device }
     }
 
-    /// What it is called.
+    /// Returns the name of the member.
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -31,7 +31,7 @@ impl<D: Device> Member<D> {
         &self.device
     }
 
-    /// The same with another handle of its device.
+    /// Returns the member with another handle of its device.
     #[must_use]
     pub fn map(self, change: impl FnOnce(D) -> D) -> Self {
         Self { name: self.name, device: change(self.device) }
@@ -64,8 +64,8 @@ impl<D: Device> Member<D> {
     }
 }
 
-/// What a unit is called wherever this project names one: by its designator (VPD page 83), or else by its serial number
-/// (VPD page 80); `None` for one that has neither.
+/// Returns the name of a unit, as this project uses it everywhere: its designator (VPD page 83), or else its serial
+/// number (VPD page 80); `None` for a unit that has neither.
 pub fn unit_name(disk: &Disk) -> Option<String> {
     let profile = disk.profile();
     match (&profile.designator, &profile.serial_number) {

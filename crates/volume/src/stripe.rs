@@ -14,7 +14,7 @@ impl Chunk {
     /// The longest, bytes: more would leave members idle while others have much to do.
     pub const MAX: u64 = 4 << 20;
 
-    /// A chunk of so many bytes: a power of two, 64 KiB to 4 MiB.
+    /// Creates a chunk size of `bytes`: a power of two, 64 KiB to 4 MiB.
     ///
     /// # Errors
     /// [`Error::Chunk`].
@@ -59,7 +59,7 @@ pub struct Piece {
     pub member: usize,
     /// Where they begin on the member.
     pub offset: u64,
-    /// How many bytes.
+    /// The length, bytes.
     pub len: u64,
 }
 

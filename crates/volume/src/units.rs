@@ -273,7 +273,7 @@ impl Units {
                 ("a chunk of", superblock.chunk.bytes().to_string(), chunk.bytes().to_string()),
                 ("data from byte", superblock.data_offset.to_string(), md.data_offset.to_string()),
                 (
-                    "data of so many bytes as",
+                    "a data size in bytes of",
                     whole_chunks(superblock, chunk).to_string(),
                     md.data_size.to_string(),
                 ),

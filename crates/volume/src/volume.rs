@@ -21,20 +21,21 @@ const BETWEEN_MEMBERS: &str = "; ";
 /// A request as long as that keeps any member busy that it reaches, bytes.
 const MAX_PREFERRED: u64 = 16 << 20;
 
-/// Several devices as one: chunks of its bytes lie on them in turn (RAID-0). What one of them loses, the volume
-/// has lost.
+/// Several devices as one: chunks of its bytes lie on the members in turn (RAID-0). A volume has no redundancy:
+/// data that a member loses are lost.
 ///
 /// A request is one request for each member that it touches, over all of that member's chunks in it, and a read that
 /// spans several chunks is one for each chunk, since so the bytes of each land in the buffer of the caller. The parts
-/// run at once. A request has ended when all of them have, also where one has failed; the error is that of the first
-/// member that failed, and names it. A request that is dropped gives up all of its parts.
+/// run concurrently. A request ends when all of its parts have ended, also where one has failed; the error is that of
+/// the first member that failed, and names it. Dropping a request gives up all of its parts.
 ///
 /// Writes of the same bytes reach each member in the order of their first polls. Of two that are polled at the same time,
-/// on two threads, chunks of either may stay: whoever needs one of them whole waits for the first.
+/// on two threads, chunks of either may stay: a caller that needs one of them whole waits for the first before it begins
+/// the second.
 ///
-/// Clones are the same volume, and each is a handle of its own of each member, so that [`flush`](Device::flush) tells each
-/// of each loss (see [`Disk`]). A flush is one of all members, also where one fails, and tells of a loss rather than of
-/// another error. What one that was dropped has found lost, the next one tells.
+/// Clones are the same volume, and each has a separate handle of each member, so that [`flush`](Device::flush) reports
+/// each loss to each clone (see [`Disk`]). A flush covers all members, also where one fails, and reports a loss rather
+/// than another error. A loss that a dropped flush has found is reported by the next one.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -69,6 +70,7 @@ const MAX_PREFERRED: u64 = 16 << 20;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("RAID", "stripe"))]
 #[derive(Clone, Debug)]
 pub struct Volume<D = Disk> {
     stripe: Stripe,
@@ -91,7 +93,7 @@ impl<D: Device> Volume<D> {
         Self::with_data(chunk, 0..least.unwrap_or_default(), members)
     }
 
-    /// The same with data in this range of each member.
+    /// Creates a volume whose data lie in the range `data` of each member.
     ///
     /// # Errors
     /// As [`new`](Self::new); where a member has not all of the range, or no block that begins with it.
@@ -108,7 +110,7 @@ impl<D: Device> Volume<D> {
         Ok(Self { stripe, data_offset: data.start, members, read_only, untold })
     }
 
-    /// What lies where.
+    /// Returns the layout of the volume.
     pub const fn stripe(&self) -> &Stripe {
         &self.stripe
     }
@@ -123,7 +125,7 @@ impl<D: Device> Volume<D> {
         &self.members
     }
 
-    /// The same with another handle of each member.
+    /// Returns the volume with another handle of each member.
     #[must_use]
     pub fn map_members(self, mut change: impl FnMut(D) -> D) -> Self {
         let members = self.members.into_iter().map(|member| member.map(&mut change)).collect();
@@ -350,8 +352,8 @@ impl<D: Device> Device for Volume<D> {
         self.stripe.capacity()
     }
 
-    /// What all members can do. A request of the preferred transfer reaches all of them with what suits each, where that
-    /// is not more than 16 MiB.
+    /// Returns what all members can do. A request of the preferred transfer reaches all of them with what suits each,
+    /// where that is not more than 16 MiB.
     fn limits(&self) -> DeviceLimits {
         let (chunk, members) = (self.stripe.chunk().bytes(), self.members.len());
         let mut limits = DeviceLimits::default();
@@ -372,7 +374,8 @@ impl<D: Device> Device for Volume<D> {
         limits
     }
 
-    /// What keeps each member busy, though a short request reaches one of them only.
+    /// Returns the number of requests that keeps each member busy, though a short request reaches
+    /// one of them only.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |member, part| member.queue_depth(part))
     }
@@ -381,7 +384,7 @@ impl<D: Device> Device for Volume<D> {
         self.depth(io_size, |member, part| member.read_depth(part))
     }
 
-    /// What its members tell, in their order; nothing if one of them tells nothing.
+    /// Returns the reports of its members, in their order; nothing if one of them reports nothing.
     fn leaves(&self) -> Option<String> {
         let told = self.members.iter().map(|member| member.device().leaves());
         Some(told.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
@@ -390,7 +393,7 @@ impl<D: Device> Device for Volume<D> {
     fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
         Box::pin(async move {
             if told.split(BETWEEN_MEMBERS).count() != self.members.len() {
-                let why = "what was told is not of these members";
+                let why = "the extents do not belong to these members";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             let mut told = told.split(BETWEEN_MEMBERS);

@@ -1,4 +1,4 @@
-//! What a pass over the bytes does at a moment.
+//! The activity of a pass at a moment.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const STALL: Duration = Duration::from_secs(2);
 /// A pause of this length is shown even if nothing explains it. A long request over a slow link takes seconds.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What a pass over the bytes does at a moment.
+/// The activity of a pass at a moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Activity {
     /// Nothing is done yet.
@@ -24,7 +24,7 @@ pub enum Activity {
     Stalled {
         /// Since the last byte.
         time: Duration,
-        /// What is waited for, if that is known.
+        /// The awaited event, if known.
         awaited: Option<Awaited>,
     },
     /// An order has paused it.
@@ -33,14 +33,14 @@ pub enum Activity {
     Flushing(Duration),
 }
 
-/// What an end of a copy waits for.
+/// The event that an end of a copy waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Awaited {
     /// Which end, where both have a target or a server.
     pub side: Option<Side>,
     /// Its name: the target, the unit or the server.
     pub what: &'static str,
-    /// How long it is waited for at most; `None` if nothing limits that.
+    /// The time limit of the wait; `None` if there is none.
     pub limit: Option<Duration>,
 }
 

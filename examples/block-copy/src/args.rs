@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The arguments of the command line.
 
 mod content;
 mod delta;
@@ -60,31 +60,31 @@ pub struct Args {
     /// With --verify=digests the destination may stand alone: then nothing is copied, and the destination is compared
     /// with the file of --digests.
     pub destination: Option<OsString>,
-    /// What is copied.
+    /// The content to copy.
     #[command(flatten)]
     pub content: ContentArgs,
-    /// What may be overwritten.
+    /// The guards of the destination.
     #[command(flatten)]
     pub guard: GuardArgs,
-    /// What the destination has already.
+    /// The data that the destination has already.
     #[command(flatten)]
     pub delta: DeltaArgs,
-    /// How a source in use is copied.
+    /// The passes over a source in use.
     #[command(flatten)]
     pub passes: PassArgs,
-    /// How it is sent.
+    /// The link and its settings.
     #[command(flatten)]
     pub link: LinkArgs,
     /// Where the passwords are.
     #[command(flatten)]
     pub passwords: PasswordArgs,
-    /// How it goes on after an end before its time.
+    /// The resumption after an interruption.
     #[command(flatten)]
     pub resumption: ResumptionArgs,
-    /// How fast it may go.
+    /// The limits of the rate.
     #[command(flatten)]
     pub rate: RateArgs,
-    /// How it is told.
+    /// What the copy prints.
     #[command(flatten)]
     pub output: OutputArgs,
 }

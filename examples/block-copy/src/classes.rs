@@ -51,7 +51,7 @@ pub(crate) enum Fund {
     Spare(Option<String>),
 }
 
-/// Why a class is not as it was asked to be.
+/// Reasons why a class cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassesError {
     /// There is none of that name.

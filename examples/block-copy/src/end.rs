@@ -55,7 +55,8 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read at once.
+    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read
+    /// immediately.
     ///
     /// # Errors
     /// What is wrong with the location, or the way to it.
@@ -154,7 +155,7 @@ impl End {
         }
     }
 
-    /// How many reads or writes of `io_size` bytes keep its units busy by now; `None` where there are none.
+    /// Returns the number of reads or writes of `io_size` bytes that keep its units busy; `None` where there are none.
     pub fn queue_depth(&self, io_size: usize) -> Option<usize> {
         match self {
             Self::Unit(unit) => Some(unit.queue_depth(io_size)),
@@ -163,7 +164,7 @@ impl End {
         }
     }
 
-    /// The same where it is only read.
+    /// Returns that number where the unit is only read.
     pub fn read_depth(&self, io_size: usize) -> Option<usize> {
         match self {
             Self::Unit(unit) => Some(unit.read_depth(io_size)),
@@ -317,7 +318,7 @@ impl End {
         }
     }
 
-    /// What it is called.
+    /// The name.
     pub(crate) fn name(&self) -> Arc<str> {
         match self {
             Self::File(file) => Arc::clone(file.name()),
@@ -369,7 +370,7 @@ impl End {
         })
     }
 
-    /// What this is, for programs.
+    /// Returns the description for programs.
     pub fn to_json(&self) -> Value {
         match self {
             Self::File(file) => json!({ "kind": file.kind(), "name": &**file.name() }),

@@ -98,7 +98,7 @@ impl Ends {
         self.span.check(&self.source.to_source(), &self.destination.to_destination())
     }
 
-    /// What is copied.
+    /// The content to copy.
     pub(crate) fn to_source(&self) -> Source {
         self.span.of_source(self.source.to_source())
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a copy.
+//! Errors of a copy.
 
 use std::fmt;
 use std::io;
@@ -35,7 +35,7 @@ pub enum Error {
     Unit {
         /// Which one.
         side: Side,
-        /// What happened.
+        /// The cause.
         cause: iscsi_initiator::Error,
     },
     /// The file of a volume, or its units.
@@ -43,7 +43,7 @@ pub enum Error {
     Volume {
         /// Which one.
         side: Side,
-        /// What is wrong.
+        /// The cause.
         cause: VolumeError,
     },
     /// An NBD server, its export or its URI.
@@ -51,7 +51,7 @@ pub enum Error {
     Nbd {
         /// Which one.
         side: Side,
-        /// What happened.
+        /// The cause.
         cause: NbdError,
     },
     /// A file or stream.
@@ -61,7 +61,7 @@ pub enum Error {
         side: Side,
         /// Its name.
         name: Arc<str>,
-        /// What happened.
+        /// The cause.
         cause: io::Error,
     },
     /// Something else would be overwritten or copied than was meant.
@@ -79,9 +79,9 @@ pub enum Error {
         capacity.0, needed.0
     )]
     TooSmall {
-        /// What the destination holds.
+        /// The capacity of the destination.
         capacity: Size,
-        /// What the source has.
+        /// The length of the source.
         needed: Size,
     },
     /// The part to copy does not lie in the source.
@@ -92,9 +92,9 @@ pub enum Error {
     OutOfSource {
         /// Where it shall begin.
         offset: Size,
-        /// How long it shall be.
+        /// The length that it shall have.
         length: Option<Size>,
-        /// What the source has.
+        /// The length of the source.
         has: Size,
     },
     /// More is to be copied than the destination holds from that place on.
@@ -106,9 +106,9 @@ pub enum Error {
     NoRoom {
         /// Where the copy shall begin.
         place: Size,
-        /// What the destination holds from there on.
+        /// The capacity of the destination from there on.
         rest: Size,
-        /// What is to be copied.
+        /// The bytes to copy.
         needed: Size,
     },
     /// A stream turned out to be longer than the destination.
@@ -118,7 +118,7 @@ pub enum Error {
         capacity.0
     )]
     Overflow {
-        /// What the destination holds.
+        /// The capacity of the destination.
         capacity: Size,
     },
     /// A copy onto itself.
@@ -139,11 +139,11 @@ pub enum Error {
         "{what}: it is the {as_its} of {copy} as well; name another one, or copy one after the other"
     )]
     Claimed {
-        /// What it is here.
+        /// The end of this copy.
         what: &'static str,
-        /// What the other copy is called.
+        /// The name of the other copy.
         copy: Arc<str>,
-        /// What it is there.
+        /// The end of the other copy.
         as_its: &'static str,
     },
     /// Another process of this host writes there.
@@ -151,7 +151,7 @@ pub enum Error {
         "{what}: {holder} of this host writes there; copy when that has ended, or name another one"
     )]
     Locked {
-        /// What it is here.
+        /// The end of this copy.
         what: &'static str,
         /// The other process.
         holder: String,
@@ -179,9 +179,9 @@ pub enum Error {
         if *.has_checkpoint { "; the checkpoint says where, and --resume tries again" } else { "" }
     )]
     Unreadable {
-        /// What it is of.
+        /// The name of the source.
         source_name: Arc<str>,
-        /// How much.
+        /// The bytes.
         unreadable: Size,
         /// In how many places.
         places: Places,
@@ -190,7 +190,7 @@ pub enum Error {
     },
     /// The destination is not what copies have left there.
     #[error(
-        "verification failed: {difference}; somebody else has written there, or the medium is bad; the \
+        "verification failed: {difference}; another program has written there, or the medium is bad; the \
          digests are forgotten, so that the next copy sends all"
     )]
     Differs {
@@ -222,7 +222,7 @@ pub enum Error {
     Checkpoint {
         /// Its name.
         name: Arc<str>,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
     /// Digests cannot be used, or not be written.
@@ -230,7 +230,7 @@ pub enum Error {
     Digests {
         /// Its name.
         name: Arc<str>,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
     /// A file names no ranges to copy.
@@ -238,7 +238,7 @@ pub enum Error {
     Ranges {
         /// Its name.
         name: Arc<str>,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
     /// A command that an option names did not do what it should.
@@ -246,7 +246,7 @@ pub enum Error {
     Command {
         /// The option.
         option: &'static str,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
     /// What has changed in a source in use is not known, so that no checkpoint counts any more.
@@ -256,7 +256,7 @@ pub enum Error {
     Unasked(Box<Self>),
     /// A source is written to so fast that more passes do not help.
     #[error(
-        "not converging: {0}; all that was told by now is copied and flushed, and the source is still in use"
+        "not converging: {0}; all reported changes are copied and flushed, and the source is still in use"
     )]
     NotConverging(NotConverging),
     /// A checkpoint would be lost.
@@ -275,7 +275,7 @@ pub enum Error {
     Control {
         /// Where it was to be.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
     /// The socket for orders is another process's.
@@ -286,7 +286,7 @@ pub enum Error {
     Share {
         /// Where they are kept.
         path: PathBuf,
-        /// Why they cannot be shared.
+        /// The reason.
         reason: String,
     },
     /// A job file makes no sense, or cannot be read.
@@ -294,17 +294,17 @@ pub enum Error {
     JobFile {
         /// Its name.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A rate or a class cannot be as it was asked to be.
     #[error(transparent)]
     Classes(#[from] ClassesError),
-    /// The copy was told to stop.
+    /// A signal stopped the copy.
     #[error("interrupted")]
     Interrupted,
-    /// The copy was told to stop while writes were under way that did not end in a moment.
-    #[error("interrupted with {under_way} under way, which may be written or not")]
+    /// A signal stopped the copy while writes were in flight that did not end in a moment.
+    #[error("interrupted with {under_way} in flight, which may be written or not")]
     Abandoned {
         /// The bytes of those writes.
         under_way: Size,
@@ -312,9 +312,9 @@ pub enum Error {
     /// All was written, but the flush failed, or was given up.
     #[error("{cause}; all of it, {written}, was written, but not flushed")]
     Unflushed {
-        /// Why.
+        /// The reason.
         cause: Box<Self>,
-        /// How much was written.
+        /// The bytes that were written.
         written: Size,
     },
     /// The copy ended after a part of it had been written.
@@ -324,13 +324,13 @@ pub enum Error {
         if *.has_full_length { " and has its full length already" } else { "" }
     )]
     Incomplete {
-        /// Why.
+        /// The reason.
         cause: Box<Self>,
-        /// How much was written.
+        /// The bytes that were written.
         written: Size,
-        /// How much of it was flushed.
+        /// The bytes of them that were flushed.
         flushed: Size,
-        /// How much there is, if that is known.
+        /// The bytes in total, if known.
         total: Option<Size>,
         /// The destination is a file, which is as long as it will be: what is not written is a hole, or what
         /// stood there before.
@@ -342,10 +342,10 @@ pub enum Error {
          that does not answer; write nothing there before it has dropped that session"
     )]
     Unsettled(Side),
-    /// The result cannot be told.
+    /// The result cannot be printed.
     #[error("standard output: {cause}{}; the copy itself is complete", file_advice(cause.kind()))]
     Output {
-        /// What happened.
+        /// The cause.
         cause: io::Error,
     },
     /// The system gives no threads or no signals.
@@ -408,7 +408,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
@@ -525,7 +525,7 @@ fn advice(kind: io::ErrorKind) -> &'static str {
     file_advice(kind)
 }
 
-/// So many places.
+/// A number of places.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Places(pub usize);
 

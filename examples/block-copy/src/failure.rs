@@ -11,9 +11,9 @@ use crate::report::Report;
 #[derive(Debug, ThisError)]
 #[error("{error}")]
 pub struct Failure {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// What came of it by then; `None` if it did not begin.
+    /// The report so far; `None` if the copy did not begin.
     pub report: Option<Box<Report>>,
 }
 

@@ -243,7 +243,7 @@ struct Job<'a> {
     /// What the source was at the beginning, if it is a file.
     before: Option<Identity>,
     digests: Option<DigestFile>,
-    /// What was found at the ends.
+    /// The findings at the two ends.
     look: Look,
     /// What their sessions had done by then.
     observations: Vec<Observation>,

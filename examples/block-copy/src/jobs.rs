@@ -47,17 +47,17 @@ pub struct JobsArgs {
     /// answered with one JSON object. Other block-copy processes share the classes there, with --share.
     #[arg(long, value_name = "PATH", help_heading = heading::RATE)]
     pub control: Option<PathBuf>,
-    /// How it is told.
+    /// What the jobs print.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// What came of one copy of many.
+/// The result of one copy of many.
 #[derive(Debug)]
 pub struct JobResult {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What came of it.
+    /// The result.
     pub result: Result<Report, Failure>,
 }
 

@@ -26,7 +26,7 @@ struct Requests {
     last: u64,
     /// Those that wait, by their ids.
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// Nobody will grant anything any more.
+    /// Whether the keeper has ended and grants no further request.
     has_ended: bool,
 }
 
@@ -99,8 +99,8 @@ pub(crate) struct Connection {
 /// Why a class cannot be shared.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Nobody listens there.
-    #[error("nobody keeps classes there; start block-copy with --control at this path first")]
+    /// No process listens there.
+    #[error("no process keeps classes there; start block-copy with --control at this path first")]
     Nobody,
     /// The connection has ended.
     #[error("the process that keeps the classes is gone")]

@@ -22,7 +22,7 @@ pub enum Location {
     Standard,
     /// A logical unit.
     Unit(Box<Url>),
-    /// What an NBD server exports.
+    /// An export of an NBD server.
     Export(NbdUri),
     /// Several units as one device, and the file that says so.
     Volume(PathBuf, Box<Description>),

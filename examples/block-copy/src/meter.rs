@@ -1,4 +1,4 @@
-//! How much is done, and how fast it went.
+//! Measures the progress of a copy, and its rate.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -54,6 +54,7 @@ fn remark(unit: &UnitEnd) -> Option<Row> {
     (peak > 1).then(|| Row {
         name: "sessions",
         value: peak.to_string(),
-        reason: "at once; this is the oldest one that was there all the time, and its share".into(),
+        reason: "concurrent; this is the oldest one that was there all the time, and its share"
+            .into(),
     })
 }

@@ -1,4 +1,4 @@
-//! What came of passes over a source in use.
+//! The report of the passes over a source in use.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::rate::mbit_per_s;
 
-/// What came of the passes over a source in use.
+/// The report of the passes over a source in use.
 #[derive(Clone, Debug)]
 pub struct PassesReport {
-    /// Those that have ended, in order.
+    /// The passes that have ended, in order.
     pub ended: Vec<EndedPass>,
-    /// How long the last one may take.
+    /// The time that the last pass may take.
     pub goal: Duration,
     /// The last one has ended.
     pub is_complete: bool,
-    /// Nobody could write to the source during the last one.
+    /// Whether the source was frozen during the last pass: no program could write to it.
     pub is_frozen: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct NotConverging {
 }
 
 impl PassesReport {
-    /// Why more passes do not help, if it is so.
+    /// Returns the reason why more passes do not help, if there is one.
     pub fn not_converging(&self) -> Option<NotConverging> {
         let pass = self.ended.iter().rev().find(|pass| pass.verdict.is_some())?;
         let Some(Verdict::Diverges { last, why }) = pass.verdict else { return None };
@@ -123,7 +123,7 @@ impl fmt::Display for PassesReport {
         }
         if !self.is_frozen {
             f.write_str(
-                "\nnobody was kept from writing to the source during the last pass (--before-last-pass): what \
+                "\nno program was kept from writing to the source during the last pass (--before-last-pass): what \
                  --ranges-from tells from now on is not copied",
             )?;
         }

@@ -17,7 +17,7 @@ const LOCAL_QUEUE: usize = 4 << 20;
 pub struct Choice {
     /// The number.
     pub value: usize,
-    /// Why it is that.
+    /// The reason for it.
     pub reason: String,
 }
 
@@ -30,7 +30,7 @@ impl Choice {
     fn over(self, sessions: usize, value: usize) -> Self {
         let reason = match (sessions, value == self.value) {
             (0 | 1, true) => return self,
-            (0 | 1, false) => format!("{}; no more may be under way", self.reason),
+            (0 | 1, false) => format!("{}; no more may be in flight", self.reason),
             (sessions, _) => format!("{sessions} sessions; for each: {}", self.reason),
         };
         Self { value, reason }
@@ -41,13 +41,13 @@ impl Choice {
     }
 }
 
-/// What a copy has decided.
+/// The decisions of a copy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CopyPlan {
     /// Bytes of one read or write.
     pub io_size: Choice,
-    /// Reads or writes of a unit under way at once; at first, if it follows the sessions. Without a
-    /// unit, those of the files.
+    /// Reads or writes of a unit in flight; the initial number, if it follows the sessions. Without
+    /// a unit, those of the files.
     pub queue_depth: Choice,
     /// Whether the queues follow what the ends say: that of a unit its sessions, as they come and go.
     pub follows: bool,
@@ -135,7 +135,7 @@ fn choose_queue_depth(
             Choice::new(depth, choice.reason)
         }
         (QueueDepth::Auto, None) => {
-            Choice::new(local, "no link lies between: enough to read and write at once")
+            Choice::new(local, "no link lies between: enough to read and write concurrently")
         }
     }
 }
@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn several_sessions_have_one_queue() {
-        let one = Choice::new(8, "8 MiB under way");
+        let one = Choice::new(8, "8 MiB in flight");
         assert_eq!(one.clone().over(1, 8), one);
-        assert_eq!(one.clone().over(1, 4).reason, "8 MiB under way; no more may be under way");
-        let three = Choice::new(24, "3 sessions; for each: 8 MiB under way");
+        assert_eq!(one.clone().over(1, 4).reason, "8 MiB in flight; no more may be in flight");
+        let three = Choice::new(24, "3 sessions; for each: 8 MiB in flight");
         assert_eq!(one.over(3, 24), three);
     }
 

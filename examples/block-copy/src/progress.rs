@@ -1,4 +1,4 @@
-//! What people see while they wait.
+//! The progress of a copy, for people.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::output;
 use crate::standing::Standing;
 use crate::terminal;
 
-/// How progress is shown.
+/// The way in which progress is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum ProgressMode {
     /// A bar on a terminal, else lines.
@@ -43,7 +43,7 @@ pub fn say(lines: &str) {
     output::aside(|| BARS.suspend(|| output::say(lines)));
 }
 
-/// What a pass does to the bytes.
+/// The work of a pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pass {
     /// Copies them.

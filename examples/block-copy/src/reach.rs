@@ -1,4 +1,4 @@
-//! How a unit was reached: over which sessions and connections, and why.
+//! The sessions and connections over which a unit was reached, and the reasons.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::side::Side;
 
-/// How a unit was reached.
+/// The sessions and connections of a unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reach {
     /// Which end of the copy the unit is.

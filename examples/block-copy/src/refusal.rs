@@ -6,7 +6,7 @@ use thiserror::Error as ThisError;
 
 use crate::side::Side;
 
-/// Why a copy is not begun. Nothing was written.
+/// Reasons why a copy does not begin. Nothing was written.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -15,9 +15,9 @@ pub enum Refusal {
     LikeUrl {
         /// Which end.
         side: Side,
-        /// What stands before the colon.
+        /// The word before the colon.
         word: String,
-        /// How it is probably meant.
+        /// The name that was probably meant.
         instead: Option<String>,
     },
     /// The bytes of the source are not those of the disk that is meant.
@@ -25,11 +25,11 @@ pub enum Refusal {
         "source {name}: it is {what}, so its bytes are not those of the disk; {remedy}; --format raw copies it as it is"
     )]
     Contained {
-        /// What it is called.
+        /// The name.
         name: Arc<str>,
-        /// What it is, as "a qcow2 image".
+        /// Its kind, as "a qcow2 image".
         what: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// The source has not a single byte.
@@ -40,15 +40,15 @@ pub enum Refusal {
         "destination {name}: it is not blank: {held}; choose another one, or leave --if-blank out to overwrite it"
     )]
     NotBlank {
-        /// What it is called.
+        /// The name.
         name: Arc<str>,
-        /// What is there.
+        /// The contents.
         held: String,
     },
     /// The units of the destination cannot be reserved.
     #[error("destination: a unit has no persistent reservations; leave --exclusive out")]
     NoReservations,
-    /// Nobody gets what is written to standard output.
+    /// Standard output is closed or discarded, so the data would be lost.
     #[error("destination standard output: it is closed; name /dev/null to read the source only")]
     Nowhere,
     /// The congestion control that was asked for is not there, or not permitted.

@@ -1,4 +1,4 @@
-//! What came of a copy.
+//! The report of a copy.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use crate::reach::Reach;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
-/// What came of a copy: of one that failed, by then.
+/// The report of a copy; of a failed copy, up to its failure.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How far the copy came.
+    /// The progress of the copy.
     pub progress: Progress,
-    /// What the medium of the source did not give, by its place in what was to be copied.
+    /// The ranges that the medium of the source could not read, by their place in the copied bytes.
     pub unreadable: RangeSet,
     /// From the first read to the end of the flush, or to the failure.
     pub time: Duration,
     /// The smallest round-trip time before the copy: to the destination, or else to the source;
     /// `None` without a unit.
     pub round_trip: Option<Duration>,
-    /// How each unit was reached at the end: the destination first.
+    /// The sessions of each unit at the end: the destination first.
     pub reaches: Vec<Reach>,
-    /// Writes, or reads, under way at once, as it was at the end.
+    /// Writes, or reads, in flight, as planned at the end.
     pub queue_depth: usize,
-    /// What was decided, and why.
+    /// The decisions, and their reasons.
     pub plan: CopyPlan,
     /// The plan with its ends, for programs.
     pub plan_json: Value,
-    /// What held a connection of each end back.
+    /// The limiters of a connection of each end.
     pub diagnoses: Vec<(Side, Diagnosis)>,
     /// Commands that were sent again.
     pub retries: u64,
     /// Whether blocks that the destination had, by their digests, were left out.
     pub is_delta: bool,
-    /// What came of each pass over a source in use.
+    /// The report of each pass over a source in use.
     pub passes: Option<PassesReport>,
     /// Whether all bytes were read back equal.
     pub verified: bool,
@@ -53,7 +53,7 @@ pub struct Report {
     pub cpu: Duration,
     /// The rate of each full second of the copy, Mbit/s.
     pub samples: Vec<f64>,
-    /// What was found at the ends that is probably not meant.
+    /// Findings at the ends that are probably mistakes.
     pub notes: Vec<String>,
     /// What the destination held before: a partition table, file systems and their like. `None` where nothing was recognised,
     /// or it was not looked at, as what is there is of an earlier run.
@@ -77,13 +77,13 @@ impl Report {
         self.progress.zeroed - self.progress.zeros_written
     }
 
-    /// How many sessions were lost and opened again.
+    /// Returns the number of sessions that were lost and reconnected.
     pub fn reconnects(&self) -> u64 {
         self.reaches.iter().map(|reach| reach.spread.reopened).sum()
     }
 
-    /// The same without what did not go as wished with the sessions, for those who were told when it
-    /// came up: [`log::has_warnings`](crate::log::has_warnings).
+    /// Removes the notes on trouble with sessions, for output where the log has shown them already:
+    /// [`log::has_warnings`](crate::log::has_warnings).
     #[must_use]
     pub fn without_notes(mut self) -> Self {
         self.reaches = self.reaches.into_iter().map(Reach::without_notes).collect();

@@ -95,7 +95,7 @@ impl Limits {
     }
 }
 
-/// So many bits a second, if that is a rate at which something passes; `None` is no limit.
+/// A rate in bits a second, if any data can pass at it; `None` is no limit.
 fn rate(bits: Option<u64>) -> Rate {
     bits.map_or(Rate::Unlimited, |bits| {
         Bandwidth::from_bits_per_second(bits).map_or(Rate::Zero, Rate::Limited)

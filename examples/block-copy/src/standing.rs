@@ -1,4 +1,4 @@
-//! How a pass over the bytes stands.
+//! The state of a pass.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::activity::Activity;
 use crate::rate::mbit_per_s;
 
-/// How a pass over the bytes stands.
+/// The state of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
-    /// How far it has come.
+    /// The progress.
     pub progress: Progress,
-    /// How long it has lasted.
+    /// The time since its start.
     pub elapsed: Duration,
     /// The rate since the last look, Mbit/s (10^6 bits).
     pub rate: f64,
-    /// What it does at this moment.
+    /// The present activity.
     pub activity: Activity,
     /// Sessions that carry data, with all units.
     pub sessions: usize,

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The arguments of the command line.
 
 use std::time::Duration;
 

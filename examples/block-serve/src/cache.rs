@@ -1,13 +1,13 @@
-//! What was read is kept in memory, and what comes next is read ahead.
+//! A cache: it keeps read data in memory, and reads ahead.
 //!
-//! For a unit that nobody else writes to: what others change is not seen. What is written through this device is
-//! forgotten when it begins and when it has ended, so that no read that was under way meanwhile leaves what was there
-//! before. What a write should have changed that has failed is not kept: the unit may still carry it out, until a later
-//! write of the same bytes has ended well.
+//! For a unit that no other host writes to: it does not see changes that others make. A write through this device
+//! removes its bytes from the cache when it begins and when it has ended, so that no read that was in flight meanwhile
+//! leaves the old data there. The bytes of a failed write are not cached: the unit may still execute it, until a later
+//! write of the same bytes has succeeded.
 //!
-//! What the device tells of itself ([`Device::attentions`]: resets, losses, another size, another unit) ends what
-//! was kept before, and what a read brings that was under way then is not kept. It tells that when it is asked for
-//! something only, so where all is found in memory it is asked now and then.
+//! A report of the device ([`Device::attentions`]: resets, losses, another size, another unit) empties the cache,
+//! and reads that were in flight then are not cached. The device reports only when it receives a request, so where
+//! all reads are served from memory it receives one now and then.
 
 mod chunks;
 mod fills;
@@ -83,7 +83,7 @@ enum Step {
 }
 
 impl Cache {
-    /// So many bytes of memory before a device.
+    /// Creates a cache of `bytes` bytes in front of a device.
     #[must_use]
     pub fn new(device: Arc<dyn Device>, bytes: u64) -> Self {
         let state = State {
@@ -108,7 +108,7 @@ impl Cache {
         Self { shared: Arc::clone(&self.shared), device }
     }
 
-    /// What it was asked for so far, and what it had.
+    /// Returns the statistics: bytes requested, and bytes found in memory.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.shared.lock().stats

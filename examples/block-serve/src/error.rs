@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the program.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub enum Error {
     /// There is no password for it, or one for two hosts.
     #[error(transparent)]
     Password(#[from] CredentialsError),
-    /// Nobody can listen there.
+    /// The program cannot listen there.
     #[error("{address}: {cause}")]
     Listen {
         /// Where.
@@ -37,19 +37,19 @@ pub enum Error {
         /// The system's reason.
         cause: io::Error,
     },
-    /// Somebody listens there already.
+    /// Another process listens there already.
     #[error("{0}: another process listens there")]
     Taken(Address),
     /// The sockets that were handed over cannot be used.
     #[error("a socket that was handed over (LISTEN_FDS): {0}")]
     Inherited(io::Error),
-    /// What clients have written may be lost, and none of them was told.
+    /// Writes of clients may be lost, and no client has learned of it.
     #[error("what clients have written may be lost: {0}")]
     Flush(io::Error),
-    /// The program was told to stop before it could serve anything.
+    /// A signal stopped the program before it could serve anything.
     #[error("interrupted")]
     Interrupted,
-    /// The answer cannot be told.
+    /// The answer cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
     /// The system gives no threads or no signals.
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

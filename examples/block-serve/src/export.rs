@@ -5,7 +5,7 @@ use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Errno, Export, Extent, MAX_PAYLOAD, TransmissionFlags,
 };
 
-/// What clients may know of a device, by this name.
+/// Describes a device to clients, by this name.
 ///
 /// A flush of one connection covers the writes of all: every connection writes to the same device.
 #[must_use]

@@ -8,8 +8,8 @@ use iscsi_initiator::device::Device;
 use crate::cache::{Cache, CacheStats};
 use crate::write_behind::WriteBehind;
 
-/// A unit, or a volume of several, with what is before it. Each [client](Self::client) has a handle of its own, so that each is
-/// told of a loss.
+/// A unit, or a volume of several, with the window and the cache in front of it. Each [client](Self::client) has a separate
+/// handle, so that each learns of a loss.
 #[derive(Debug)]
 pub struct Layers {
     opened: Opened,
@@ -18,7 +18,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// A window of so many bytes of writes, and so many bytes of memory for reads; 0 for none.
+    /// Puts a window of `window` bytes of writes, and a cache of `memory` bytes for reads, in front
+    /// of a device; 0 for none.
     #[must_use]
     pub fn new(opened: impl Into<Opened>, window: u32, memory: u64) -> Self {
         let opened = opened.into();
@@ -51,7 +52,7 @@ impl Layers {
         &self.opened
     }
 
-    /// What the memory for reads has done, if there is one.
+    /// Returns the statistics of the cache, if there is one.
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.cache.as_ref().map(Cache::stats)
@@ -63,7 +64,7 @@ impl Layers {
         self.behind.as_ref().map_or(0, WriteBehind::pending_bytes)
     }
 
-    /// How many changes have failed after their answer, since the start.
+    /// Returns the number of changes that have failed after their answer, since the start.
     #[must_use]
     pub fn failed_changes(&self) -> u64 {
         self.behind.as_ref().map_or(0, WriteBehind::failed_changes)

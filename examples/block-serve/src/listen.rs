@@ -53,7 +53,7 @@ impl fmt::Display for Address {
 pub enum Listener {
     /// With a name of ours.
     Named(NamedSocket),
-    /// Of whoever has started this process.
+    /// A Unix socket of the process that started this one.
     Unix(UnixListener),
     /// At an address.
     Tcp(TcpListener),
@@ -104,7 +104,7 @@ impl Listener {
     /// Listens at an address; a Unix socket is for processes of the same user.
     ///
     /// # Errors
-    /// The system's reason; [`io::ErrorKind::AddrInUse`] if somebody does already.
+    /// The system's reason; [`io::ErrorKind::AddrInUse`] if another process listens there already.
     pub async fn bind(address: &Address) -> io::Result<Self> {
         Self::bind_for(address, SocketAccess::default()).await
     }
@@ -129,7 +129,7 @@ impl Listener {
         }
     }
 
-    /// The sockets that whoever has started this process listens at for it (`LISTEN_FDS`).
+    /// Returns the sockets that the parent process has opened for this one (`LISTEN_FDS`).
     ///
     /// # Errors
     /// When one of them is no socket that listens.

@@ -122,10 +122,10 @@ impl Told {
     }
 }
 
-/// What is told of a loss whose answer may have been lost.
+/// The error that reports a loss whose answer may have been lost.
 pub(crate) fn unheard() -> io::Error {
     io::Error::other(
-        "writes that were answered before may be lost; the answer to another request has told so, and may not have arrived",
+        "writes that were answered before may be lost; the answer to another request has reported it, and may not have arrived",
     )
 }
 

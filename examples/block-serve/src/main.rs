@@ -10,7 +10,7 @@ use serde_json::json;
 
 const PROGRAM: Program = Program {
     name: "block-serve",
-    stopping: "stopping when what was asked for is done and flushed; once more stops at once",
+    stopping: "stopping when all requests are answered and flushed; a second signal stops immediately",
     usually: Usually::Warnings,
     say,
 };

@@ -52,7 +52,7 @@ impl Ready {
         })
     }
 
-    /// What is served, and where, for programs.
+    /// Returns what is served, and where, for programs.
     #[must_use]
     pub fn to_json(&self, args: &Args) -> Value {
         let opened = self.server.layers().opened();

@@ -37,7 +37,7 @@ pub struct Server {
     strangers: Mutex<Seldom>,
 }
 
-/// What a server has done, since its start.
+/// Counters of a server, since its start.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerStats {
@@ -107,11 +107,11 @@ impl Server {
         while clients.join_next().await.is_some() {}
     }
 
-    /// The same, and then brings everything onto the medium and ends the sessions with the unit. Whoever comes meanwhile to one
-    /// of the first `own` entrances is turned away.
+    /// Serves as [`run`](Self::run), then flushes everything to the medium and ends the sessions with the unit. Meanwhile
+    /// clients at the first `own` entrances are refused.
     ///
     /// # Errors
-    /// When something was lost of which no client was told, or the target may still carry out what was sent to it.
+    /// When a write was lost and no client has learned of it, or the target may still execute a write.
     pub async fn run_to_end(
         self: &Arc<Self>,
         entrances: &[impl Entrance],
@@ -145,16 +145,17 @@ impl Server {
         (flushed, self.layers.opened().logout().await)
     }
 
-    /// Brings everything onto the medium.
+    /// Flushes everything to the medium.
     ///
     /// # Errors
-    /// When something was lost of which no client was told, or none that is known to have heard it.
+    /// When a write was lost and no client has learned of it, or no client is known to have
+    /// received the report.
     pub async fn flush(&self) -> io::Result<()> {
         self.layers.client().flush().await?;
         if self.losses.is_unheard() { Err(losses::unheard()) } else { Ok(()) }
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         let [clients, requests, failed, bytes_read, bytes_written] = [
@@ -168,7 +169,7 @@ impl Server {
         ServerStats { clients, requests, failed, bytes_read, bytes_written }
     }
 
-    /// What lies between clients and unit.
+    /// Returns the layers between clients and unit.
     #[must_use]
     pub const fn layers(&self) -> &Layers {
         &self.layers

@@ -1,8 +1,9 @@
 //! A window of writes that are answered before the device has them.
 //!
-//! Who keeps few requests under way waits a round trip for each; behind this it waits for the link's rate alone. What
-//! is allowed is what a page cache does: a write that was answered is seen by every later read, and is safe after the
-//! next flush. What fails after its answer can be told by a flush only, and each handle is told once.
+//! A client that keeps few requests in flight waits a round trip for each; with the window it waits for the rate of
+//! the link alone. The window may do what a page cache does: every later read sees a write that was answered, and the
+//! write is safe after the next flush. Only a flush can report a write that fails after its answer, once for each
+//! handle.
 
 mod failures;
 mod pending;
@@ -23,7 +24,7 @@ use pending::{Content, Entry, Pending};
 /// What an entry without data counts as, bytes.
 const ENTRY_LEN: u64 = 4096;
 
-/// A device whose writes are answered at once, as long as a window of bytes has room for them.
+/// A device whose writes are answered immediately, as long as a window of bytes has room for them.
 ///
 /// Writes to the same bytes reach the device one after the other, in the order of their answers. Further
 /// [handles](Self::handle) share the window.
@@ -51,7 +52,7 @@ struct State {
 }
 
 impl WriteBehind {
-    /// A window of so many bytes before a device, at least 4 KiB.
+    /// Creates a window of `window` bytes, at least 4 KiB, in front of a device.
     #[must_use]
     pub fn new(device: Arc<dyn Device>, window: u32) -> Self {
         let size = window.max(u32::try_from(ENTRY_LEN).unwrap_or(u32::MAX));
@@ -60,8 +61,8 @@ impl WriteBehind {
         Self { shared: Arc::new(shared), device, told: AtomicU64::new(0) }
     }
 
-    /// A further handle, which is told of each failure by itself; of those before it only what nobody
-    /// was told. The device is the same one, by a handle of its own.
+    /// Creates a further handle, to which each failure is reported separately; of earlier failures
+    /// only those that no handle has reported. `device` is a separate handle of the same device.
     #[must_use]
     pub fn handle(&self, device: Arc<dyn Device>) -> Self {
         let told = AtomicU64::new(self.shared.lock().failures.told_before_a_new_handle());
@@ -74,7 +75,7 @@ impl WriteBehind {
         u64::from(self.shared.size) - self.shared.room.available_permits() as u64
     }
 
-    /// How many changes have failed after their answer, since the start.
+    /// Returns the number of changes that have failed after their answer, since the start.
     #[must_use]
     pub fn failed_changes(&self) -> u64 {
         self.shared.lock().failures.count()

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! Reads the command line.
 
 use std::env;
 use std::ffi::OsString;

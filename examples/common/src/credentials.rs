@@ -1,7 +1,7 @@
 //! Which unit gets which password, from files and from the environment.
 //!
-//! A password goes to one peer: whoever has that of another host can pass itself off as this one there. So one that comes
-//! from the environment, or from a file for both ends, is refused where the ends are at different hosts.
+//! A password goes to one peer: a host that receives the password of another one can use it there. So a password that
+//! comes from the environment, or from a file for both ends, is refused where the ends are at different hosts.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -50,7 +50,7 @@ pub enum Prover {
     Target,
 }
 
-/// Why a unit has no password. Each is the fault of whoever wrote the command line.
+/// Reasons why a unit has no password. Each is a mistake in the command line.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum CredentialsError {
@@ -76,7 +76,7 @@ pub enum CredentialsError {
     TwoHosts {
         /// Where the password comes from.
         from: &'static str,
-        /// Who proves itself by it.
+        /// The side that proves itself by it.
         prover: Prover,
         /// A host of the source.
         one: String,
@@ -88,7 +88,7 @@ pub enum CredentialsError {
     Unreadable {
         /// Which one.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
     },
 }

@@ -1,11 +1,11 @@
-//! How a program that fails says so to programs.
+//! Failures of a program, as other programs read them.
 
 use std::io;
 
 use iscsi_initiator::Fault;
 use serde_json::{Value, json};
 
-/// Whose fault it is that a program did not do what it was asked for.
+/// Kinds of failure, by whose fault it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// The command line, a name or a password: something else must be asked for.
@@ -16,9 +16,9 @@ pub enum Kind {
     Network,
     /// A file, a stream, or this machine.
     System,
-    /// What was read back is not what was written.
+    /// The data that were read back differ from those that were written.
     Data,
-    /// Somebody wanted the program to stop.
+    /// A signal asked the program to stop.
     Interrupted,
 }
 
@@ -58,7 +58,7 @@ pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
     known
 }
 
-/// What to do about an error of the system.
+/// Returns advice about an error of the system.
 #[must_use]
 pub fn file_advice(kind: io::ErrorKind) -> &'static str {
     const ADVICE: [(io::ErrorKind, &str); 9] = [

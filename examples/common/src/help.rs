@@ -42,10 +42,10 @@ pub mod heading {
     pub const CONFIRMATION: &str = "Confirmation";
 }
 
-/// What the help and the manual page of a program say beside its options.
+/// The texts of the help and the manual page beside the options.
 #[derive(Clone, Copy, Debug)]
 pub struct Manual {
-    /// What a command does, and the command. A long one has a backslash before the end of a line.
+    /// Commands with what they do. A long one has a backslash before the end of a line.
     pub examples: &'static [(&'static str, &'static str)],
     /// Exit statuses and their meanings.
     pub exit_status: &'static [(&'static str, &'static str)],

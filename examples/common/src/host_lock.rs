@@ -2,8 +2,9 @@
 //!
 //! A lock is a listening Unix socket with an abstract name. The kernel lets one process have the name, and takes it
 //! back when that process ends, whatever ends it. So nothing is left behind, any user finds the lock of any other
-//! one, and no folder or file system has a say; whoever is refused learns from the socket which process has it. It
-//! reaches as far as the network namespace: containers with one of their own do not see each other's locks.
+//! one, and no folder or file system has a say. A process that does not get the lock learns from the socket which
+//! process has it. A lock is valid within a network namespace: containers with separate ones do not see each
+//! other's locks.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -28,7 +29,7 @@ pub struct HostLock {
     _socket: Socket,
 }
 
-/// Why there is no lock.
+/// Reasons why there is no lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// A process has it; which one, as far as that can be seen.
@@ -80,7 +81,7 @@ impl ChildLock {
         Ok(Self { sockets: sockets.collect::<io::Result<_>>()? })
     }
 
-    /// What the child is to inherit.
+    /// Returns the descriptors that the child shall inherit.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }

@@ -1,10 +1,10 @@
-//! What the example programs have in common.
+//! Code that the example programs share.
 //!
 //! | room | what is in it |
 //! |---|---|
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`help`] | headings of options, examples, what the manual page says beside them |
-//! | [`failure`] | how a failure is told to programs |
+//! | [`failure`] | how a failure is reported to programs |
 //! | [`host_lock`] | that two processes of this host do not work on one thing |
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |

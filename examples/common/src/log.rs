@@ -1,10 +1,10 @@
-//! What the crates below have to tell, on standard error.
+//! The log of the crates below, on standard error.
 //!
-//! `RUST_LOG` says what of it, by level and by module, as in `RUST_LOG=warn,iscsi_initiator=debug`.
-//! Without it there are warnings, each as a line for people.
+//! `RUST_LOG` selects levels and modules, as in `RUST_LOG=warn,iscsi_initiator=debug`. Without it
+//! the log has warnings only, each as a line for people.
 //!
-//! Whoever has something to tell may be the driver of a session, which must not wait until it is
-//! read: a thread of its own writes it. What comes while too much waits is left out, and counted.
+//! The driver of a session must not wait until its messages are read, so a separate thread writes
+//! them. Messages that come while too many wait are omitted, and counted.
 
 mod filter;
 mod job;
@@ -41,7 +41,7 @@ pub type Show = fn(&str);
 pub enum Usually {
     /// Warnings, and worse.
     Warnings,
-    /// What sessions and copies do as well, with time stamps.
+    /// The work of sessions and copies as well, with time stamps.
     Details,
     /// Nothing.
     Silence,
@@ -54,12 +54,12 @@ const ROOM: usize = 1024;
 /// How long the last lines may take at the end.
 const LAST: Duration = Duration::from_millis(300);
 
-/// What is told, until the end.
+/// The running log; dropping it ends the log.
 #[derive(Debug)]
 pub struct Log(Option<Queue>);
 
 impl Log {
-    /// Waits until all was told that is to be told so far, but only a moment.
+    /// Waits, for a moment at most, until all messages so far are written.
     pub fn flush(&self) {
         let (done, told) = mpsc::channel();
         let Some(queue) = &self.0 else { return };
@@ -70,13 +70,13 @@ impl Log {
     }
 }
 
-/// Whether warnings of sessions are told, here or by another subscriber of this process.
+/// Whether warnings of sessions are shown, here or by another subscriber of this process.
 #[must_use]
 pub fn has_warnings() -> bool {
     tracing::enabled!(target: "iscsi_initiator", tracing::Level::WARN)
 }
 
-/// Begins to tell. A `RUST_LOG` that makes no sense is told, and counts for nothing.
+/// Starts the log. A `RUST_LOG` that cannot be read is reported and ignored.
 pub fn start(usually: Usually, show: Show) -> Log {
     let Ok(queue) = Queue::start(show) else { return Log(None) };
     let log = Log(Some(queue.clone()));
@@ -165,7 +165,7 @@ impl Queue {
                 }
                 let lost = mem::take(&mut *left_out.lock().unwrap_or_else(PoisonError::into_inner));
                 if lost > 0 {
-                    show(&format!("warning: {lost} lines that nobody took are left out\n"));
+                    show(&format!("warning: {lost} lines that no reader took are omitted\n"));
                 }
             }
         })?;
@@ -286,7 +286,7 @@ mod tests {
             lines.iter().partition(|line| line.starts_with("warning: "));
         assert_eq!(
             counts,
-            [&format!("warning: {} lines that nobody took are left out\n", all - lines.len())]
+            [&format!("warning: {} lines that no reader took are omitted\n", all - lines.len())]
         );
         assert_eq!(lines[ROOM - 1], &format!("{}\n", ROOM - 1), "they come in order");
     }

@@ -63,11 +63,11 @@ pub struct NamedSocket {
 }
 
 impl NamedSocket {
-    /// Listens at a path, for processes of the same user. What is there and is no socket, or one where
-    /// somebody listens, is left alone; a socket that a process has left is replaced.
+    /// Listens at a path, for processes of the same user. A file that is no socket, and a socket where
+    /// another process listens, stay as they are; a socket that a process has left behind is replaced.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if somebody listens there, or the system's reason.
+    /// [`ErrorKind::AddrInUse`] if another process listens there, or the system's reason.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Self::bind_for(path, SocketAccess::default())
     }
@@ -91,7 +91,7 @@ impl NamedSocket {
         Ok(Self { listener, path: path.into(), file: place(path)? })
     }
 
-    /// What takes connections.
+    /// Returns the socket that accepts connections.
     #[must_use]
     pub const fn listener(&self) -> &UnixListener {
         &self.listener

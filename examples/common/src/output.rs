@@ -1,7 +1,8 @@
-//! Standard output and standard error, which somebody else reads, or does not.
+//! Standard output and standard error, which another program may read, or may close.
 //!
-//! Text of targets and servers may be in what is said. So all control characters but line feeds are escaped here, whatever
-//! the places have done where such text comes in: none moves a cursor, changes a colour or reverses what follows on a terminal.
+//! The output may contain text of targets and servers. So all control characters except line feeds are escaped here, in
+//! addition to the places where such text comes in: none moves a cursor, changes a colour or reverses the text that follows
+//! on a terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
@@ -61,22 +62,22 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
     });
     match stop.hurry(write).await {
         Some(result) => result?,
-        None => Err(io::Error::new(ErrorKind::Interrupted, "interrupted while nobody read it")),
+        None => Err(io::Error::new(ErrorKind::Interrupted, "interrupted while no program read it")),
     }
 }
 
-/// Puts whole lines on standard error. That nobody is there who hears them is no reason to end.
-/// Whoever waits until they are taken, the sessions go on; see [`aside`].
+/// Writes whole lines to standard error. An error is ignored: a closed standard error does not end
+/// the program. Sessions continue while the caller waits for a slow reader; see [`aside`].
 pub fn say(lines: &str) {
     let lines = printable_lines(lines);
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
 }
 
-/// Does what may block. A worker of a runtime leaves its other tasks to another thread before, so
-/// that a session is driven on meanwhile.
+/// Runs work that may block. A worker of a runtime first gives its other tasks to another thread,
+/// so that sessions continue meanwhile.
 ///
 /// # Panics
-/// In a `LocalSet` of a runtime with several workers, whose tasks nobody else can take.
+/// In a `LocalSet` of a runtime with several workers, since no other thread can take its tasks.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),

@@ -1,4 +1,4 @@
-//! What the command line names to be opened: a unit, or a volume of several.
+//! The things that the command line names to be opened: a unit, or a volume of several.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ pub enum Place {
     Volume(PathBuf, Box<Description>),
 }
 
-/// What is opened. Clones are the same, and each is a handle of its own.
+/// An opened unit or volume. Clones are the same, and each is a handle of its own.
 #[derive(Clone, Debug)]
 pub enum Opened {
     /// A logical unit.
@@ -32,7 +32,7 @@ pub enum Opened {
     Volume(Box<Volume<Disk>>),
 }
 
-/// Why a place is none, or cannot be opened.
+/// Reasons why a place cannot be opened.
 #[derive(Debug, ThisError)]
 pub enum PlaceError {
     /// The URL, or the unit.
@@ -44,7 +44,7 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

@@ -14,7 +14,7 @@ use crate::stop::Stop;
 /// The exit status of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// What a program fails with. It is told on standard error, behind the name of the program.
+/// The error of a program. It is printed on standard error, behind the name of the program.
 pub trait ProgramError: Display {
     /// The exit status that stands for it.
     fn exit_status(&self) -> u8;
@@ -23,14 +23,14 @@ pub trait ProgramError: Display {
     fn no_start(cause: io::Error) -> Self;
 }
 
-/// How a program is started, and what it says by itself.
+/// A program: its arguments, its messages and its log.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Its name, before whatever it says.
     pub name: &'static str,
-    /// What it says at the first signal to stop.
+    /// The message at the first signal to stop.
     pub stopping: &'static str,
-    /// What it logs where `RUST_LOG` says nothing.
+    /// The log where `RUST_LOG` says nothing.
     pub usually: Usually,
     /// Puts lines on standard error.
     pub say: Show,

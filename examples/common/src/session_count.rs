@@ -1,14 +1,14 @@
-//! How many sessions a unit shall have, as the command line says it.
+//! The number of sessions of a unit, as the command line says it.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use iscsi_initiator::Sessions;
 
-/// How many sessions a unit has.
+/// The number of sessions of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SessionCount {
-    /// As many as the link needs.
+    /// The number that the link needs.
     Auto,
     /// This many, 1 to 64.
     Fixed(NonZeroU32),

@@ -25,8 +25,8 @@ pub fn is_named_by(argument: &OsStr) -> bool {
     argument == "-" || fs::metadata(argument).is_ok_and(|file| is(&file))
 }
 
-/// Whether standard output was closed when the program began: the runtime of Rust puts `/dev/null` in its place then, open for
-/// reading as well, which a shell that was told to discard it does not.
+/// Whether standard output was closed when the program began: the runtime of Rust then puts `/dev/null` in its place, open
+/// for reading as well, while a shell that discards the output opens it for writing only.
 #[must_use]
 pub fn is_nowhere() -> bool {
     const NULL: u64 = makedev(1, 3);

@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// How long each of the last steps may take once the work shall stop: what is under way, the goodbye,
-/// the last word. Together they take about three seconds at most. A disk that is busy flushes in that time, and a
-/// target far away answers; who does not want to wait for them sends the signal again.
+/// The time that each of the last steps may take once the work shall stop: the requests in flight, the logout,
+/// the last message. Together they take about three seconds at most. In that time a busy disk flushes, and a
+/// target far away answers; a second signal ends the program immediately.
 pub const HASTE: Duration = Duration::from_secs(1);
 /// A file is to grow beyond the limit of the process (`ulimit -f`).
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
@@ -40,24 +40,24 @@ struct State {
 }
 
 impl Stop {
-    /// A wish that nobody has yet, and the button that expresses it.
+    /// Creates a wish to stop that is not expressed yet, and the button that expresses it.
     #[must_use]
     pub fn new() -> (StopButton, Self) {
         let state = Arc::<State>::default();
         (StopButton(Arc::clone(&state)), Self(state))
     }
 
-    /// A wish that nobody will ever have.
+    /// Creates a wish to stop that is never expressed.
     #[must_use]
     pub fn never() -> Self {
         Self::new().1
     }
 
-    /// A wish that SIGINT, SIGTERM and SIGHUP express: at the first of them `tell` says so on standard error,
-    /// the second SIGINT or SIGTERM ends the process with `status`. So does the first signal where nobody takes
-    /// what `tell` says. From now on none of them ends the process by itself, and a file that grows beyond its
-    /// limit (SIGXFSZ) does not either. A thread of its own waits for them until the process ends,
-    /// whatever else is stuck.
+    /// Creates a wish to stop that SIGINT, SIGTERM and SIGHUP express: at the first of them `tell` says so on
+    /// standard error, the second SIGINT or SIGTERM ends the process with `status`. So does the first signal if
+    /// the message of `tell` is not read. From now on none of them ends the process by itself, and a file that
+    /// grows beyond its limit (SIGXFSZ) does not either. A thread of its own waits for them until the process
+    /// ends, whatever else is stuck.
     ///
     /// SIGHUP means that the terminal is gone. It stays ignored where it was ignored at the start (`nohup`). It
     /// never counts as the second signal: the kernel and the shell both send it when one session drops.

@@ -15,27 +15,27 @@ use crate::failure::{Kind, file_advice};
 /// What the place of a volume begins with. A path that does can be written with a `./` before it.
 const SCHEME: &[u8] = b"volume:";
 
-/// Why there is no volume.
+/// The reason why there is no volume.
 #[derive(Debug, ThisError)]
 #[error("volume {}: {cause}", path.display())]
 pub struct VolumeError {
     /// The file that describes it.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The cause.
     pub cause: VolumeFault,
 }
 
-/// What is wrong with a volume.
+/// Causes why there is no volume.
 #[derive(Debug, ThisError)]
 pub enum VolumeFault {
     /// The file cannot be read.
     #[error("{cause}{}", file_advice(cause.kind()))]
     File {
-        /// Why.
+        /// The reason.
         #[from]
         cause: io::Error,
     },
-    /// It describes no volume, or its units are not what it says.
+    /// The file describes no volume, or its units differ from it.
     #[error(transparent)]
     Volume(Box<iscsi_volume::Error>),
 }
@@ -47,7 +47,7 @@ impl From<iscsi_volume::Error> for VolumeFault {
 }
 
 impl VolumeError {
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match &self.cause {

@@ -7,11 +7,11 @@ use crate::report::Report;
 use crate::stop::Stop;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
-/// When there is nothing to tell. What goes wrong later is told by the report ([`Report::end`]), with
-/// what is known by then.
+/// When there is nothing to report. The report carries later errors ([`Report::end`]), with what is
+/// known by then.
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
         let connector = Connector {

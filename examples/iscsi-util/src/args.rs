@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The arguments of the command line.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub struct Args {
     pub passwords: PasswordFiles,
 }
 
-/// What to do.
+/// Commands of the program.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// List the targets of a portal, and the portals of each (SendTargets)

@@ -1,4 +1,4 @@
-//! How much a unit holds: READ CAPACITY and what goes with it (SBC-3).
+//! The capacity of a unit: READ CAPACITY and its parameters (SBC-3).
 
 use clap::Args;
 use iscsi_initiator::scsi::vpd::ProvisioningType;

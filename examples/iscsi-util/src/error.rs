@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the program.
 
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub enum Error {
     File {
         /// Which one.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: io::Error,
     },
     /// A page of vital product data that the unit refuses.
@@ -43,15 +43,15 @@ pub enum Error {
     Page {
         /// Its code.
         page: u8,
-        /// Why.
+        /// The reason.
         cause: iscsi_initiator::Error,
     },
     /// A unit that tells more extents than were asked for.
     #[error(
-        "the unit tells more than {told} extents: --offset {next} shows those behind them, and --max N more at once"
+        "the unit reports more than {told} extents: --offset {next} shows those behind them, and --max N shows more together"
     )]
     MoreExtents {
-        /// How many it has told.
+        /// The number that it has printed.
         told: usize,
         /// Where they end.
         next: u64,
@@ -65,14 +65,14 @@ pub enum Error {
         /// The command's name in the standard.
         command: &'static str,
     },
-    /// The program was told to stop.
+    /// A signal stopped the program.
     #[error("interrupted")]
     Interrupted,
-    /// The program was told to stop while it changed the unit, and what was under way did not end in a
-    /// moment.
-    #[error("interrupted with {0} under way, which may still be carried out")]
+    /// A signal stopped the program while it changed the unit, and the requests in flight did not end
+    /// in a moment.
+    #[error("interrupted with {0} in flight, which may still be executed")]
     Abandoned(&'static str),
-    /// The answer cannot be told.
+    /// The answer cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
     /// The system gives no threads or no signals.
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

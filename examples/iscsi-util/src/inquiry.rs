@@ -1,4 +1,4 @@
-//! What a unit says of itself: INQUIRY (SPC-4 §6.6).
+//! The description of a unit by itself: INQUIRY (SPC-4 §6.6).
 
 mod page;
 

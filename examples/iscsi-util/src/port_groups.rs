@@ -145,7 +145,7 @@ impl Answers {
         match (port, group) {
             (Some(port), Some(group)) => format!("{port} of {group}"),
             (Some(name), None) | (None, Some(name)) => name,
-            (None, None) => "not told".to_owned(),
+            (None, None) => "not reported".to_owned(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What came of it.
+//! The result.
 
 use serde_json::{Map, Value, json};
 
@@ -7,11 +7,11 @@ use crate::error::Error;
 /// An answer, for people and for programs.
 #[derive(Debug)]
 pub struct Report {
-    /// What people read: whole lines.
+    /// The text for people: whole lines.
     pub text: String,
     /// The members of the object for programs.
     pub members: Map<String, Value>,
-    /// Why the answer is not complete; `None` if it is.
+    /// The reason why the answer is not complete; `None` if it is.
     pub end: Option<Error>,
 }
 

@@ -1,4 +1,4 @@
-//! Who may use a unit: PERSISTENT RESERVE IN (SPC-4 §6.15).
+//! The reservations of a unit: PERSISTENT RESERVE IN (SPC-4 §6.15).
 
 use clap::Args;
 use iscsi_initiator::scsi::reservation::{

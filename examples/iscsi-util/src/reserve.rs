@@ -1,7 +1,7 @@
 //! Registrations and reservations that change: PERSISTENT RESERVE OUT (SPC-4 §6.16).
 //!
-//! A registration belongs to a nexus: the initiator's name and an ISID, through one port of the target. So that what one
-//! run registers another one can end, all runs have the same ISID unless told otherwise.
+//! A registration belongs to a nexus: the initiator's name and an ISID, through one port of the target. All runs have
+//! the same ISID by default, so that one run can end the registration of another.
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;

@@ -1,4 +1,4 @@
-//! What initiator and target agreed about at login, by the names of the standard.
+//! The parameters that initiator and target agreed on at login, by the names of the standard.
 
 use iscsi_initiator::Digest;
 use iscsi_initiator::Negotiated;
@@ -18,12 +18,13 @@ struct Term {
 }
 
 impl Agreed {
-    /// What was negotiated, and how many commands the target takes at once if it has said so.
+    /// Creates the list from the negotiated values, and the number of commands that the target
+    /// accepts, if it has reported one.
     #[must_use]
     pub fn new(negotiated: &Negotiated, window: Option<u32>) -> Self {
         let mut terms = transfers(negotiated);
         terms.extend(rest(negotiated));
-        terms.push(term("CommandWindow", window, "commands that the target takes at once"));
+        terms.push(term("CommandWindow", window, "commands that the target accepts"));
         Self(terms)
     }
 

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The arguments of the command line.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What is asked of the tuner.
+    /// Returns the wishes for the tuner.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
@@ -81,7 +81,7 @@ impl Args {
     }
 }
 
-/// How many reads are under way at once.
+/// The number of reads in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Depth {
     /// As the plan says.
@@ -91,7 +91,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// The most reads at once: with the longest I/O size of a plan, 1 GiB.
+    /// The most reads in flight: with the longest I/O size of a plan, 1 GiB.
     pub const MAX: u32 = 256;
 }
 

@@ -1,9 +1,9 @@
 //! Ceilings: the rate that one limit allows at a round-trip time, and what lifts it.
 //!
-//! Whatever may be under way at most, leaves once a round trip:
+//! The most that may be in flight leaves once in a round trip:
 //!
 //! ```text
-//! rate <= bytes under way / (round-trip time x round trips)
+//! rate <= bytes in flight / (round-trip time x round trips)
 //! ```
 
 use std::time::Duration;
@@ -13,25 +13,25 @@ use iscsi_initiator::tuning::Bandwidth;
 /// The rate that one limit allows.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ceiling {
-    /// What limits.
+    /// The limit.
     pub limit: Limit,
     /// The rate; [`Bandwidth::MAX`] stands for everything beyond as well.
     pub rate: Bandwidth,
-    /// What the rate follows from.
+    /// The numbers from which the rate follows.
     pub because: String,
     /// The setting that lifts it; `None` if none does.
     pub remedy: Option<String>,
 }
 
-/// What may limit a flow.
+/// Limits of a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limit {
     /// The rate of the link's narrowest part.
     Link,
-    /// What is handed in at once, and the round trips of each.
+    /// The requests of the program in flight, and the round trips of each.
     Queue,
-    /// The commands that the target takes at once.
+    /// The commands that the target accepts.
     CommandWindow,
     /// The send buffer of this end.
     SendBuffer,
@@ -56,7 +56,8 @@ impl Limit {
     }
 }
 
-/// The rate at which so many bytes can be under way, if they stay so for these round trips.
+/// Returns the rate that keeps `bytes` in flight, if each stays in flight for `round_trips` round
+/// trips.
 #[must_use]
 pub fn rate(bytes: u64, round_trip: Duration, round_trips: u64) -> Bandwidth {
     let trips = u32::try_from(round_trips.max(1)).unwrap_or(u32::MAX);

@@ -34,8 +34,8 @@ const MAX_READ: usize = 4 << 20;
 /// Examines the link as the arguments say.
 ///
 /// # Errors
-/// When there is no session to examine. Whatever goes wrong later is told by the report
-/// ([`Report::end`]), with what was measured before.
+/// When there is no session to examine. The report carries later errors ([`Report::end`]), with
+/// what was measured before.
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
         if volume::path(OsStr::new(&args.url)).is_some() {
@@ -252,7 +252,7 @@ impl<'a> Examination<'a> {
     }
 }
 
-/// How many commands the target takes at once.
+/// The number of commands that the target accepts.
 fn window_of(reading: &Reading) -> Option<u32> {
     reading.measurement().terms.and_then(|terms| terms.window)
 }

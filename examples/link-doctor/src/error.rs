@@ -1,4 +1,4 @@
-//! What can go wrong with an examination.
+//! Errors of an examination.
 
 use std::io;
 
@@ -34,10 +34,10 @@ pub enum Error {
     /// A read failed.
     #[error("the read test ended early: {0}")]
     Read(iscsi_initiator::Error),
-    /// The examination was told to stop.
+    /// A signal stopped the examination.
     #[error("interrupted")]
     Interrupted,
-    /// The report cannot be told.
+    /// The report cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
     /// The system gives no threads or no signals.
@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns whose fault it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

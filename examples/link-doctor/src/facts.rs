@@ -12,15 +12,15 @@ use iscsi_initiator::tuning::Size;
 /// A reading of the session, in parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkFacts {
-    /// What the kernel tells of the connection.
+    /// The kernel's report of the connection.
     pub info: TcpInfo,
-    /// What was measured so far.
+    /// The measurements so far.
     pub measurement: Measurement,
-    /// What this host permits.
+    /// The limits of this host.
     pub limits: Limits,
-    /// What the tuner has decided.
+    /// The plan of the tuner.
     pub plan: Plan,
-    /// What the kernel granted of it.
+    /// The settings that the kernel granted.
     pub granted: Granted,
     /// The interface that the connection leaves by.
     pub interface: Option<Interface>,

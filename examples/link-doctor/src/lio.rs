@@ -9,7 +9,7 @@ pub struct PortalGroup {
     tag: u16,
 }
 
-/// The most commands that LIO lets an initiator have under way.
+/// The most commands that LIO lets an initiator have in flight.
 pub const MAX_WINDOW: u64 = 512;
 /// The longest burst that a key can say (RFC 7143 §13.13, §13.14).
 pub const MAX_BURST: u64 = 0x00ff_ffff;
@@ -32,7 +32,8 @@ impl PortalGroup {
         command
     }
 
-    /// The command that sets how many commands an initiator may have under way, as far as LIO goes.
+    /// Returns the command that sets the number of commands an initiator may have in flight, up to
+    /// the limit of LIO.
     #[must_use]
     pub fn set_window(&self, commands: u64) -> String {
         let commands = commands.clamp(1, MAX_WINDOW);

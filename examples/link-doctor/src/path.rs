@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::table::Line;
 
-/// What is known of the path.
+/// The result of the path check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Path {
-    /// What was found out.
+    /// The check was made.
     Tried(PathCheck),
-    /// Why nothing was found out.
+    /// The check was not made, with the reason.
     NotTried(String),
 }
 

@@ -1,4 +1,5 @@
-//! The read test: as many reads under way as the plan says, for so long, over and over the unit.
+//! The read test: it keeps the planned number of reads in flight for the given time, over the whole
+//! unit again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,40 +20,40 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The pause between two pings while reads are under way.
 const PINGS_APART: Duration = Duration::from_millis(500);
 
-/// How a unit is read.
+/// The way in which a unit is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Workload {
     /// Bytes of one read, a whole number of blocks, not 0.
     pub io_size: usize,
-    /// Reads under way at once, not 0.
+    /// Reads in flight, not 0.
     pub depth: u32,
-    /// How many the plan would have under way if the target took any number of commands.
+    /// Reads in flight by the plan, if the target accepted any number of commands.
     pub wanted: u32,
-    /// How many commands the target takes at once, if it says so.
+    /// The number of commands that the target accepts, if it reports one.
     pub window: Option<u32>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct ReadTest {
-    /// How it was read.
+    /// The way in which it was read.
     pub workload: Workload,
-    /// How long.
+    /// The time.
     pub time: Duration,
     /// Bytes read in that time.
     pub bytes: u64,
     /// The rate of each full second; `None` if nothing arrived.
     pub samples: Vec<Option<Bandwidth>>,
-    /// Round trips while reads were under way; of a last one without an answer, how long that was
-    /// awaited.
+    /// Round trips of pings while reads were in flight; for a last ping without an answer, the time
+    /// that it was awaited.
     pub pings: Vec<Duration>,
     /// The session before the first read, and the last reading of it.
     pub readings: (Reading, Reading),
 }
 
 impl Workload {
-    /// What a plan says, brought to what the unit is: no read is longer than the unit or than it
-    /// takes at once, and as many bytes are under way as planned. `None` if the unit holds nothing.
+    /// Fits a plan to the unit: no read is longer than the unit or than the unit accepts, and as
+    /// many bytes are in flight as planned. `None` if the unit holds nothing.
     #[must_use]
     pub fn new(plan: &Plan, depth: Depth, window: Option<u32>, disk: &Disk) -> Option<Self> {
         let planned = wanted(plan);
@@ -82,19 +83,20 @@ impl Workload {
         Some(Self { io_size: length, depth, wanted, window })
     }
 
-    /// Bytes under way at once: what the target does not take yet waits here.
+    /// Returns the bytes in flight; reads beyond the target's command window wait here and do not
+    /// count.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.bytes(self.depth.min(self.window.unwrap_or(u32::MAX)))
     }
 
-    /// Bytes that the plan wants under way.
+    /// Returns the bytes that the plan wants in flight.
     #[must_use]
     pub fn wanted(&self) -> u64 {
         self.bytes(self.wanted)
     }
 
-    /// How many commands the target takes at once, where more reads at once change nothing.
+    /// Returns the number of commands that the target accepts, if that limits the reads in flight.
     #[must_use]
     pub fn full_window(&self) -> Option<u32> {
         self.window.filter(|window| self.depth >= *window)
@@ -205,13 +207,13 @@ impl ReadTest {
         steady(&self.samples, reads).or_else(|| self.goodput())
     }
 
-    /// The typical round trip while reads were under way: the median.
+    /// Returns the median round trip while reads were in flight.
     #[must_use]
     pub fn loaded(&self) -> Option<Duration> {
         median(&self.pings)
     }
 
-    /// What the session waited for.
+    /// Returns what the session waited for.
     #[must_use]
     pub fn diagnosis(&self) -> Diagnosis {
         let (before, after) = &self.readings;

@@ -1,4 +1,4 @@
-//! What came of an examination.
+//! The report of an examination.
 
 mod json;
 mod text;
@@ -22,7 +22,7 @@ use crate::writes::Writes;
 pub struct Report {
     /// Both ends.
     pub who: Who,
-    /// What they agreed about.
+    /// The agreed parameters.
     pub agreed: Agreed,
     /// The unit, if it was found.
     pub unit: Option<Unit>,
@@ -30,9 +30,9 @@ pub struct Report {
     pub is_unit_named: bool,
     /// The round trip as the kernel measured it before anything was read.
     pub tcp: Option<Rtt>,
-    /// Round trips of iSCSI pings while nothing else was under way.
+    /// Round trips of iSCSI pings while nothing else was in flight.
     pub pings: Vec<Duration>,
-    /// What is known of the link.
+    /// The facts about the link.
     pub facts: LinkFacts,
     /// Whether full packets arrive.
     pub path: Path,
@@ -40,9 +40,9 @@ pub struct Report {
     pub read: Option<ReadTest>,
     /// The same as the verdict needs it; `None` if nothing was read.
     pub reads: Option<Reads>,
-    /// What writes could reach.
+    /// The rates that writes could reach.
     pub writes: Writes,
-    /// Why the examination is not complete; `None` if it is.
+    /// The reason why the examination is not complete; `None` if it is.
     pub end: Option<Error>,
 }
 
@@ -51,7 +51,7 @@ pub struct Report {
 pub struct Who {
     /// The target's name.
     pub target: String,
-    /// What people call it (TargetAlias).
+    /// The name for people (TargetAlias).
     pub alias: Option<String>,
     /// The portal of the session, as a URL.
     pub portal: String,
@@ -74,7 +74,7 @@ impl Report {
         if self.path.limit().is_some() { 3 } else { 0 }
     }
 
-    /// What held the reads back, and what would lift that.
+    /// Returns the limiter of the reads, and its remedy.
     #[must_use]
     pub fn verdict(&self) -> Option<(String, Option<String>)> {
         Some(self.reads?.explain(&self.facts.plan.link))
@@ -84,7 +84,7 @@ impl Report {
 /// What the tuner says of a limiter holds for any work; these say what it is for reads by this program.
 const OF_READS: [(Limiter, &str); 3] = [
     (Limiter::Target, "it had the commands, and their data were not all here"),
-    (Limiter::QueueDepth, "all that was under way was on its way"),
+    (Limiter::QueueDepth, "everything in flight was on its way"),
     (Limiter::Destination, "this program had not asked for more yet"),
 ];
 

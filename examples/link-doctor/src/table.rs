@@ -5,11 +5,11 @@ use std::fmt;
 /// A line of a table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Line {
-    /// What it is about.
+    /// The subject.
     pub name: String,
     /// The value.
     pub value: String,
-    /// Why it is that, or what it means; may be empty.
+    /// The reason, or the meaning; may be empty.
     pub note: String,
 }
 

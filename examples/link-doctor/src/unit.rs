@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use iscsi_initiator::tuning::Size;
 
-/// What a unit says of itself.
+/// The description of a unit, by its own report.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unit {
     /// Its number.
@@ -26,7 +26,7 @@ pub struct Unit {
 const NOTABLE_LIMIT: u64 = 64 << 20;
 
 impl Unit {
-    /// What a disk says.
+    /// Creates the description of a disk.
     #[must_use]
     pub fn of(disk: &Disk) -> Self {
         let profile = disk.profile();

@@ -1,14 +1,14 @@
-//! What held the reads back, from numbers that this end can measure.
+//! Finds the limiter of the reads, from numbers that this end can measure.
 //!
-//! A target that is slow itself answers pings at once all the same; data that queue hold up the
-//! answer to a ping as well. Data that queue on the way hold up TCP's acknowledgements too; data that
-//! wait in the target's socket do not. So two round trips during the reads tell three places apart:
+//! A target that is slow still answers pings immediately, while queued data delay the answer to a
+//! ping as well. Data that queue on the way delay TCP's acknowledgements too; data that wait in the
+//! target's socket do not. So two round-trip times during the reads distinguish three places:
 //!
 //! ```text
 //! goodput ──┬─ near the declared rate ───────────────────── the link is full
-//!           ├─ near bytes under way / round trip ────────── more could be under way
+//!           ├─ near bytes in flight / round trip ────────── more could be in flight
 //!           ├─ pings take no longer than without reads ─┬── the target takes its time
-//!           │                                           └── less is under way than was planned: more could be
+//!           │                                           └── less is in flight than was planned: more could be
 //!           ├─ TCP's round trip is longer as well ───────── data queue on the way: the network
 //!           ├─ near receive window / round trip ─────────── this end takes no more
 //!           └─ none of it ───────────────────────────────── data wait in the target's socket
@@ -23,13 +23,13 @@ use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
 use iscsi_initiator::tuning::Size;
 
-/// What held the reads back.
+/// Limiters of the reads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ReadLimit {
     /// Nothing: the declared rate is reached.
     Link,
-    /// What was under way at once.
+    /// The number of reads in flight.
     Queue,
     /// The target takes its time.
     Target,
@@ -56,7 +56,7 @@ impl ReadLimit {
     }
 }
 
-/// A round trip without reads, and while reads are under way; `None` if it was not measured.
+/// The round-trip time without reads, and while reads are in flight; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Trips {
     /// Without reads.
@@ -70,11 +70,11 @@ pub struct Trips {
 pub struct Reads {
     /// The rate once it was steady.
     pub goodput: Bandwidth,
-    /// Bytes that were under way at once.
+    /// Bytes that were in flight.
     pub under_way: u64,
-    /// Bytes that the plan wanted under way.
+    /// Bytes that the plan wanted in flight.
     pub wanted: u64,
-    /// How many commands the target takes at once, where that kept more from being under way.
+    /// The number of commands that the target accepts, if that limited the reads in flight.
     pub full_window: Option<u32>,
     /// The round trip up to the target's answer.
     pub ping: Trips,
@@ -82,7 +82,7 @@ pub struct Reads {
     pub tcp: Trips,
     /// The largest window that this end offers, bytes.
     pub window: Option<u64>,
-    /// How far this host tunes receive buffers.
+    /// The range in which this host tunes receive buffers.
     pub tcp_rmem: Option<Autotuning>,
 }
 
@@ -97,7 +97,7 @@ const SOCKET: &str = "on the target: its send buffer (net.ipv4.tcp_wmem), its co
                       segments are lost on the way; or a busy processor at either end";
 
 impl Trips {
-    /// How much longer it takes while reads are under way.
+    /// Returns how much longer a round trip takes while reads are in flight.
     #[must_use]
     pub fn queue(&self) -> Duration {
         let (idle, loaded) = (self.idle.unwrap_or_default(), self.loaded.unwrap_or_default());
@@ -136,7 +136,7 @@ impl Reads {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
     }
 
-    /// What held them back.
+    /// Returns the limiter.
     #[must_use]
     pub fn limit(&self, link: &LinkModel) -> ReadLimit {
         if link.basis == Basis::Declared && self.reaches(link.bandwidth, FULL) {
@@ -182,7 +182,7 @@ impl Reads {
             }
             ReadLimit::Queue => self.explain_queue(),
             ReadLimit::Target => (
-                "the target: it answers pings at once, but not the reads".to_owned(),
+                "the target: it answers pings immediately, but not the reads".to_owned(),
                 Some(SLOW.to_owned()),
             ),
             ReadLimit::Network => {
@@ -204,10 +204,10 @@ impl Reads {
             self.all_there_is("queue", self.under_way)
         } else {
             let (under_way, wanted) = (Size(self.under_way), Size(self.wanted));
-            format!("the queue: {under_way} under way, where the plan wants {wanted}")
+            format!("the queue: {under_way} in flight, where the plan wants {wanted}")
         };
         let Some(window) = self.full_window else { return (verdict, Some(DEEPER.to_owned())) };
-        verdict += &format!("; the command window is full, {window} at once");
+        verdict += &format!("; the command window of {window} is full");
         (verdict, Some(WIDER.to_owned()))
     }
 
@@ -224,7 +224,7 @@ impl Reads {
     }
 }
 
-const DEEPER: &str = "read more at once: a larger --depth";
+const DEEPER: &str = "keep more reads in flight: a larger --depth";
 const WIDER: &str = "on the target: a wider command window (LIO: default_cmdsn_depth)";
 const SLOW: &str = "look at its disks and its processor";
 
@@ -287,7 +287,7 @@ mod tests {
         let shallow = Reads { under_way: 1 << 20, wanted: 8 << 20, ..reads("9mbit", 101, 101) };
         assert_eq!(shallow.limit(&link(None)), ReadLimit::Queue);
         let (verdict, remedy) = shallow.explain(&link(None));
-        assert_eq!(verdict, "the queue: 1 MiB under way, where the plan wants 8 MiB");
+        assert_eq!(verdict, "the queue: 1 MiB in flight, where the plan wants 8 MiB");
         assert!(remedy.unwrap().contains("--depth"));
         // Where data queue nevertheless, more of them would only queue longer.
         let queued = Reads { ping: reads("9mbit", 890, 260).ping, ..shallow };
@@ -304,7 +304,7 @@ mod tests {
         for reads in [narrow, few] {
             assert_eq!(reads.limit(&link(None)), ReadLimit::Queue);
             let (verdict, remedy) = reads.explain(&link(None));
-            assert!(verdict.ends_with("; the command window is full, 4 at once"), "{verdict}");
+            assert!(verdict.ends_with("; the command window of 4 is full"), "{verdict}");
             assert!(remedy.is_some_and(|remedy| remedy.contains("command window")));
         }
     }

@@ -1,8 +1,8 @@
 //! Writes, by arithmetic: none is made.
 //!
-//! A write takes one round trip for its command and what goes with it unasked, and one for each
-//! round of bursts that the target then asks for ([`TransferTerms::round_trips`]). From that, and from
-//! what may be under way at once, follow the rates that writes can reach at all.
+//! A write takes one round trip for its command and what goes with it unasked, and one for each round
+//! of bursts that the target then asks for ([`TransferTerms::round_trips`]). These, and the limits of
+//! what may be in flight, give the rates that writes can reach.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ use crate::facts::LinkFacts;
 use crate::lio::{MAX_BURST, MAX_WINDOW, PortalGroup};
 use iscsi_initiator::tuning::Size;
 
-/// What writes can reach.
+/// The rates that writes can reach.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Writes {
     /// Bytes of one write.
     pub io_size: u64,
-    /// Writes under way at once.
+    /// Writes in flight.
     pub depth: u32,
     /// Round trips that one takes.
     pub round_trips: u64,
     /// The time of one round trip, the target's answer included.
     pub round_trip: Duration,
-    /// The rate with one write under way at a time.
+    /// The rate with one write in flight.
     pub one_at_a_time: Bandwidth,
-    /// What each limit allows, in the order of the way that data take.
+    /// The rate that each limit allows, in the order of the way that data take.
     pub ceilings: Vec<Ceiling>,
 }
 
-/// What the arithmetic is made of.
+/// The inputs of the arithmetic.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// The link and the plan for it.
     pub facts: &'a LinkFacts,
-    /// What was agreed at login.
+    /// The parameters agreed at login.
     pub negotiated: &'a Negotiated,
     /// The terms of transfers that follow from it.
     pub terms: TransferTerms,
-    /// Bytes of one write, and how many are under way.
+    /// Bytes of one write, and the number of writes in flight.
     pub workload: (u64, u32),
     /// The round trip up to the target's answer, if it was measured; else TCP's counts.
     pub answer: Option<Duration>,
@@ -105,7 +105,7 @@ impl Question<'_> {
         own.into_iter().chain(tcp).chain(link).flatten().collect()
     }
 
-    /// What is handed in at once.
+    /// The writes that the program hands in.
     fn queue(&self) -> Ceiling {
         let ((io_size, depth), trips) = (self.workload, self.round_trips());
         let under_way = io_size.saturating_mul(depth.into());
@@ -117,7 +117,7 @@ impl Question<'_> {
         Ceiling {
             limit: Limit::Queue,
             rate: rate(under_way, self.round_trip(), trips),
-            because: format!("{depth} writes of {} under way, {each}", Size(io_size)),
+            because: format!("{depth} writes of {} in flight, {each}", Size(io_size)),
             remedy: self.fewer_round_trips().or_else(|| self.deeper_queue()),
         }
     }
@@ -149,7 +149,10 @@ impl Question<'_> {
         let (depth, wanted) = (u64::from(self.workload.1), self.commands_wanted());
         match self.terms.window.map(u64::from) {
             Some(window) if depth >= window => self.wider_window(window),
-            _ => Some(format!("hand in more at once: a queue depth of {}", wanted.max(depth + 1))),
+            _ => Some(format!(
+                "allow more writes in flight: a queue depth of {}",
+                wanted.max(depth + 1)
+            )),
         }
     }
 
@@ -159,7 +162,7 @@ impl Question<'_> {
         Some(Ceiling {
             limit: Limit::CommandWindow,
             rate: rate(under_way, self.round_trip(), self.round_trips()),
-            because: format!("the target takes {window} commands at once"),
+            because: format!("the target accepts {window} commands"),
             remedy: self.wider_window(window.into()),
         })
     }
@@ -167,7 +170,9 @@ impl Question<'_> {
     fn wider_window(&self, window: u64) -> Option<String> {
         let wanted = self.commands_wanted().max(window.saturating_mul(2));
         if window >= MAX_WINDOW {
-            return Some("longer writes, or more sessions: no LIO takes more at once".to_owned());
+            return Some(
+                "longer writes, or more sessions: no LIO accepts more commands".to_owned(),
+            );
         }
         let command = self.portal_group.set_window(wanted);
         Some(format!(

@@ -40,7 +40,7 @@ pub(super) struct Row {
 /// One bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bar {
-    /// Nobody tried.
+    /// Not tried.
     None,
     /// It came to a value.
     Good(f64),

@@ -25,7 +25,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     part.paragraph(
         "Seconds without progress, the longest time of each run: of a copy without another byte on the unit \
          (its file is looked at each 10 ms), of random writes without an answer (fio's log of each write). \
-         Beside them for how long no path served at all, which nobody can do better. Errors are what the user \
+         Beside them for how long no path served at all, which no initiator can do better. Errors are what the user \
          saw; bytes were compared after all sessions had ended and all links were up again.",
     );
     for ((load, link), figures) in

@@ -178,7 +178,7 @@ mod tests {
         measured.parameters.insert("flows".to_owned(), "16".to_owned());
         assert!(!is_ruled(&measured));
         // What has failed keeps its place as well.
-        measured.parameters.insert("flows".to_owned(), "16 at once".to_owned());
+        measured.parameters.insert("flows".to_owned(), "16 in flight".to_owned());
         assert!(is_ruled(&measured));
     }
 }

@@ -102,7 +102,7 @@ fn explanation(aims: &[Aim], rows: &[Row<'_>]) -> String {
     let words = aims.iter().map(|aim| match aim {
         Aim::Steady => "Steady: Mbit/s from the fifth second on.".to_owned(),
         Aim::Start => "Start: seconds beyond the bytes at the link's rate.".to_owned(),
-        Aim::Reconnects => "Reconnects: sessions that were lost and opened anew.".to_owned(),
+        Aim::Reconnects => "Reconnects: sessions that were lost and reconnected.".to_owned(),
         Aim::Whole => {
             format!(
                 "Whole: goodput, Mbit/s, beside that of {} over as many bytes.",

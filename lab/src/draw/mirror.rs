@@ -28,7 +28,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
          seconds from the last write that was asked for until the mirror had ended (BLOCK_JOB_COMPLETED), so what a \
          machine that moves waits at most. Copied: what the mirror wrote to the unit, with what was written again. \
          Sent: what crossed the link, with all headers. Load: what was written to the disk meanwhile, and what 99 % \
-         of the writes took at most. Busy: the time in which the lab's only processor had something to do. Bytes: whether the unit held what the disk did, before anybody flushed it again.",
+         of the writes took at most. Busy: the time in which the lab's only processor had something to do. Bytes: whether the unit held what the disk did, before it was flushed again.",
     );
     for (conditions, figures) in group(figures, conditions) {
         part.subheading(&conditions);
@@ -46,7 +46,7 @@ fn conditions(figure: &Figure) -> String {
     let link = &figure.link;
     let rate = link.rate_mbit_per_s.map_or_else(String::new, |rate| format!("{}, ", speed(rate)));
     let load = match parameter(figure, "mirror") {
-        None | Some("none") => "nobody writes".to_owned(),
+        None | Some("none") => "no writes".to_owned(),
         Some(load) => format!("written at {load}"),
     };
     let loss = if link.loss_percent > 0.0 {
@@ -91,7 +91,9 @@ fn table(figures: &[&Figure]) -> Table {
                 let (end, reason) = match &figure.outcome {
                     Outcome::Failed(reason) => ("**failed**", reason.clone()),
                     Outcome::Skipped(reason) => ("skipped", reason.clone()),
-                    Outcome::Complete | Outcome::TimedOut => ("-", "nothing was told".to_owned()),
+                    Outcome::Complete | Outcome::TimedOut => {
+                        ("-", "nothing was reported".to_owned())
+                    }
                 };
                 let mut cells = vec![table.noted(end, reason)];
                 cells.resize(columns.len(), "-".to_owned());
@@ -226,7 +228,7 @@ mod tests {
     use crate::draw::sample;
 
     fn figure(who: &str, outcome: Outcome, detail: serde_json::Value) -> Figure {
-        let words = [("mirror", "5M/s, 4K to 64K, 4 at once"), ("granularity", "4K")];
+        let words = [("mirror", "5M/s, 4K to 64K, 4 in flight"), ("granularity", "4K")];
         let parameters = words.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         Figure { parameters, detail, ..sample::outcome(who, 100.0, outcome) }
     }
@@ -255,7 +257,7 @@ mod tests {
         let part = part(&figures.iter().collect::<Vec<_>>(), &source).unwrap();
         let (_, page) = part.markdown.split_once("flushed it again.\n\n").unwrap();
         insta::assert_snapshot!(page, @r"
-        ### 100 Mbit/s, 100 ms, written at 5M/s, 4K to 64K, 4 at once, granularity 4K
+        ### 100 Mbit/s, 100 ms, written at 5M/s, 4K to 64K, 4 in flight, granularity 4K
 
         | Through | Ready | Cut-over | Copied | Left | Sent | Load | 99 % | Busy | Bytes |
         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -269,7 +271,7 @@ mod tests {
 
         block-serve was ready after 25.0 s, qemu-iscsi never.
 
-        ![What the unit lacks](mirror-100mbit-100ms-5m-s-4k-to-64k-4-at-once-4k.svg)
+        ![What the unit lacks](mirror-100mbit-100ms-5m-s-4k-to-64k-4-in-flight-4k.svg)
         ");
         assert_eq!(part.charts.len(), 1);
     }

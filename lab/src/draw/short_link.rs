@@ -215,7 +215,7 @@ fn beside_a_stream(part: &mut Part, loads: &[Load<'_>]) {
     }
     part.paragraph(
         "Against that target, beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. \
-         What it reads comes into as many buffers as there are requests under way:",
+         What it reads comes into as many buffers as there are requests in flight:",
     );
     let mut table = versus("MiB/s", BARE, "share");
     for load in loads {
@@ -249,7 +249,7 @@ fn latency(part: &mut Part, loads: &[Load<'_>]) {
         return;
     }
     part.paragraph(
-        "From a request to its end with one under way, microseconds; the median of each run:",
+        "From a request to its end with one in flight, microseconds; the median of each run:",
     );
     let mut table = versus("µs", THEIRS, "ratio");
     for load in loads {
@@ -402,7 +402,7 @@ mod tests {
         |---|---:|---:|---:|---:|---:|---:|
         | Read 64 KiB x 32 | 144 (128..160) | 128 | 1.12 | at least 1.00: reached | 220 / 244 (0.90) | 0.98 / 0.98 (1.00) |
 
-        Against that target, beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. What it reads comes into as many buffers as there are requests under way:
+        Against that target, beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. What it reads comes into as many buffers as there are requests in flight:
 
         | MiB/s | iscsi-initiator | TCP stream | share | goal |
         |---|---:|---:|---:|---:|
@@ -418,7 +418,7 @@ mod tests {
 
         <sup>1</sup> this libiscsi has no data digests
 
-        From a request to its end with one under way, microseconds; the median of each run:
+        From a request to its end with one in flight, microseconds; the median of each run:
 
         | µs | iscsi-initiator | libiscsi | ratio | goal |
         |---|---:|---:|---:|---:|

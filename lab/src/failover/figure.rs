@@ -11,13 +11,13 @@ pub struct FailoverFigure {
     /// The longest time without progress, from the first to the last, seconds: of a copy without another byte
     /// on the unit, of random writes without an answer.
     pub stalled_seconds: f64,
-    /// For how long no path served meanwhile, seconds: what nobody could do better.
+    /// Seconds in which no path served: no initiator could have been faster.
     pub unserved_seconds: f64,
     /// From the first progress to the last, seconds.
     pub seconds: f64,
     /// How many errors the user saw.
     pub errors: u64,
-    /// What the user was told.
+    /// The error that the user received.
     pub error: Option<String>,
     /// Whether the unit held what was written, after all sessions had ended.
     pub equal: bool,

@@ -42,8 +42,8 @@ impl Store {
         self.unit.with_extension("other")
     }
 
-    /// Makes the file of a unit anew, and it alone: with the bytes of an image, or all zeros and
-    /// without memory.
+    /// Makes the file of a unit again, and only this file: with the bytes of an image, or all zeros
+    /// and without memory.
     ///
     /// # Errors
     /// [`Error::File`] or [`Error::Tool`] with the reason.

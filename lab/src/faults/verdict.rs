@@ -12,7 +12,7 @@ pub struct Copied {
     pub status: Option<i32>,
     /// Its error.
     pub error: Option<String>,
-    /// Sessions that were lost and opened again, if it told them.
+    /// Sessions that were lost and reconnected, if the program reported them.
     pub reconnects: Option<u64>,
     /// How far it was when the fault came, percent.
     pub fault_at_percent: u64,
@@ -47,7 +47,7 @@ pub struct FaultFigure {
 /// Judges a copy: by what its error must match, or by equal bytes if it must end well.
 pub fn judge(copied: &Copied, held: Held, error: Option<&str>) -> Outcome {
     let ended_well = copied.status == Some(0);
-    let told = copied.error.as_deref().unwrap_or("no error was told");
+    let told = copied.error.as_deref().unwrap_or("no error was reported");
     if ended_well && !held.equal {
         return Outcome::Failed("it ended well, but the bytes differ".to_owned());
     }

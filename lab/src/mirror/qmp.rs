@@ -76,7 +76,7 @@ impl Qmp {
                 Said::Event(event) => return Ok(event),
                 Said::Greeting => {}
                 Said::Answer(_) | Said::Refusal(_) => {
-                    return Err(refused("event", "an answer that nobody asked for".to_owned()));
+                    return Err(refused("event", "an answer to no question".to_owned()));
                 }
             }
         }

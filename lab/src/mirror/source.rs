@@ -61,7 +61,7 @@ impl Source {
     pub(super) async fn job(&mut self, mirror: &Mirror, unit: &Unit) -> Result<Job, Outcome> {
         let connected = tokio::select! {
             connected = timeout(BEGIN, connect()) => connected.unwrap_or_else(|_| {
-                Err(not_listening(format!("nobody listens after {} s", BEGIN.as_secs())))
+                Err(not_listening(format!("no program listens after {} s", BEGIN.as_secs())))
             }),
             status = self.group.child.wait() => {
                 let message = status.map_or_else(|error| error.to_string(), |status| status.to_string());

@@ -35,7 +35,7 @@ pub(crate) fn report(text: &str) -> Result<Reading, Outcome> {
 /// The program, without arguments.
 ///
 /// # Errors
-/// [`Outcome::Failed`] with advice if nobody built it.
+/// [`Outcome::Failed`] with advice if it is not built.
 pub fn command(tree: &Path) -> Result<Command, Outcome> {
     let program = tree.join("block-copy");
     if !program.is_file() {

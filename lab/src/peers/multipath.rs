@@ -90,7 +90,8 @@ impl Multipath {
         }
     }
 
-    /// Gives up what waits for a path, removes the device and logs out; trouble is told.
+    /// Gives up the requests that wait for a path, removes the device and logs out; trouble is
+    /// printed.
     pub async fn end(self) {
         let Self { map, multipathd, iscsid, udevd, .. } = self;
         drop(multipathd);

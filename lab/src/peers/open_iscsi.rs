@@ -84,7 +84,7 @@ pub async fn daemon_with(
     start_daemon(settings).await.map_err(|error| Outcome::Failed(error.to_string()))
 }
 
-/// Ends all sessions; trouble is told.
+/// Ends all sessions; trouble is printed.
 pub async fn log_out_quietly() {
     warn(log_out().await);
 }

@@ -14,6 +14,6 @@ pub struct Reading {
     pub goodput_mbit_per_s: Option<f64>,
     /// The rate of each full second.
     pub samples_mbit_per_s: Vec<f64>,
-    /// What the program itself told.
+    /// What the program itself reported.
     pub detail: Value,
 }

@@ -36,9 +36,9 @@ pub enum FaultKind {
     LinkDark,
     /// The portal group is disabled: sessions end, logins are refused.
     TargetDisabled,
-    /// The target is removed, and built anew at once over the same files.
+    /// The target is removed, and built again immediately over the same files.
     TargetRestarted,
-    /// The target is removed, and built anew later: connections close, then none is taken.
+    /// The target is removed, and built again later: connections close, then none is accepted.
     TargetKilled,
     /// The target stands still: no packet leaves or reaches it, and none is lost.
     TargetStopped,

@@ -22,7 +22,7 @@ pub struct Goal {
     pub start: Option<Start>,
     /// Who may not move the same bytes over the same link faster, by the name in the result.
     pub no_slower_than: Option<String>,
-    /// How many sessions may be lost and opened anew, by the program's own word.
+    /// The number of sessions that may be lost and reconnect, as the program reports it.
     pub reconnects: Option<u32>,
     /// Why some figures fall short.
     #[serde(default)]

@@ -53,15 +53,15 @@ pub struct Load {
     pub rate: Size,
     /// The shortest and the longest write, bytes; lengths between them are as frequent.
     pub sizes: [Size; 2],
-    /// How many are under way at once.
+    /// The number of writes in flight.
     pub depth: u32,
 }
 
 impl Load {
-    /// What a result says of it: `5M/s, 4K to 64K, 4 at once`.
+    /// What a result says of it: `5M/s, 4K to 64K, 4 in flight`.
     pub fn words(&self) -> String {
         let [shortest, longest] = self.sizes;
-        format!("{}/s, {shortest} to {longest}, {} at once", self.rate, self.depth)
+        format!("{}/s, {shortest} to {longest}, {} in flight", self.rate, self.depth)
     }
 }
 

@@ -39,7 +39,8 @@ pub enum Joiner {
     Volume,
     /// The kernel's initiator and its md, level 0; fio moves the bytes, past the page cache.
     MdRaid0,
-    /// Nobody: a block-copy for each unit, side by side. What the links and the machine can carry.
+    /// No program joins them: a block-copy for each unit, concurrently. What the links and the
+    /// machine can carry.
     Apart,
 }
 

@@ -376,7 +376,7 @@ fn mirrors_are_points_of_their_own() {
     assert_eq!(
         told,
         [
-            "block-serve: 5M/s, 4K to 64K, 4 at once; 4K; --write-behind 1M",
+            "block-serve: 5M/s, 4K to 64K, 4 in flight; 4K; --write-behind 1M",
             "qemu-iscsi: none; 64K; -"
         ]
     );

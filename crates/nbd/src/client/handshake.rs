@@ -21,7 +21,7 @@ const MAX_CONTEXTS: usize = 64;
 /// Information that is asked for with NBD_OPT_GO.
 const INFORMATION: [u16; 3] = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
 
-/// What a client wants of a server.
+/// The goal of a client's handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Goal {
@@ -38,7 +38,7 @@ pub enum Goal {
     },
 }
 
-/// What a handshake has come to.
+/// The outcome of a handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HandshakeOutcome {
     /// The exports, as asked for; the output ends the connection.
@@ -56,16 +56,16 @@ pub struct ListedExport {
     pub description: String,
 }
 
-/// Why there is no transmission.
+/// Reasons why a handshake leads to no transmission.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The server refuses. The output ends the connection politely.
     #[error("{error}{}{message}", if message.is_empty() { "" } else { ": " })]
     Refused {
-        /// Why.
+        /// The reason that the server gives.
         error: OptionError,
-        /// What the server says; often empty.
+        /// The message of the server; often empty.
         message: String,
     },
     /// The server can only do without options what the client wants of it.
@@ -211,7 +211,7 @@ impl Handshake {
         answer: &Answer,
     ) -> Result<Option<HandshakeOutcome>, HandshakeError> {
         if answer.option != option {
-            let problem = "another option is under way";
+            let problem = "another option is in progress";
             return Err(ProtocolError::Answer { option: answer.option, problem }.into());
         }
         self.answers += answer.wire_len();

@@ -17,14 +17,14 @@ use crate::text;
 pub struct Completed {
     /// The request.
     pub request: Request,
-    /// What came of it.
+    /// The answer, or the failure.
     pub outcome: Result<Answer, Failure>,
 }
 
 /// The reply to a request that has succeeded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// It is done.
+    /// The request is done.
     Done,
     /// The buffer of a read, filled.
     Data(BytesMut),
@@ -32,15 +32,15 @@ pub enum Answer {
     BlockStatus(Vec<ContextStatus>),
 }
 
-/// Why a request has failed.
+/// The failure of a request, with the server's reason.
 #[derive(Clone, Debug, Eq, PartialEq, Error)]
 #[error("{errno}{}{message}", if message.is_empty() { "" } else { ": " })]
 pub struct Failure {
-    /// The first error that the server told.
+    /// The first error that the server reported.
     pub errno: Errno,
     /// Where it happened, in bytes from the start of the export, if the server says so.
     pub offset: Option<u64>,
-    /// What the server says; often empty.
+    /// The message of the server; often empty.
     pub message: String,
 }
 

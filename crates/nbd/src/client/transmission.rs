@@ -23,8 +23,8 @@ const MAX_ERROR: usize = 64 * 1024;
 /// Call [`receive`](Self::receive) until it yields nothing, then read more, either into the input or
 /// the data of a read straight into its buffer ([`landing`](Self::landing)).
 ///
-/// When a connection is lost, what is under way ([`requests`](Self::requests)) may have been done or
-/// not.
+/// When a connection is lost, the requests in flight ([`requests`](Self::requests)) may have been
+/// executed or not.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,
@@ -97,8 +97,8 @@ impl Transmission {
         Ok(request)
     }
 
-    /// The last message to the server, which may be sent when no request is under way. No request
-    /// can begin after it.
+    /// Returns the last message to the server, which may be sent when no request is in flight. No
+    /// request can begin after it.
     pub fn disconnect(&mut self) -> [u8; Request::LEN] {
         self.is_closing = true;
         RequestHeader::DISCONNECT.encode()
@@ -129,8 +129,9 @@ impl Transmission {
         }
     }
 
-    /// Room that the input should have for what comes next, in bytes: 8 MiB at most, but for the data
-    /// of a read, which need not be in the input at once. What comes may be shorter.
+    /// Returns the room that the input should have for the next message, in bytes: 8 MiB at most,
+    /// except for the data of a read, which need not be in the input all together. The message may be
+    /// shorter.
     pub fn wanted(&self) -> usize {
         match &self.state {
             State::Head | State::Failed(_) => CHUNK_LEN,
@@ -139,10 +140,10 @@ impl Transmission {
         }
     }
 
-    /// Takes what it can from the input, up to the end of a reply; `None` when more input is needed.
+    /// Consumes the input, up to the end of a reply; returns `None` when more input is needed.
     ///
     /// # Errors
-    /// When the server breaks the protocol: what is under way has no reply.
+    /// When the server breaks the protocol: the requests in flight get no reply.
     pub fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Completed>, ProtocolError> {
         let completed = self.advance(input);
         if let Err(error) = &completed {

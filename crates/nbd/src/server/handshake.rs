@@ -34,7 +34,7 @@ pub struct Handshake {
     options: u32,
 }
 
-/// What a handshake needs to know, or has come to.
+/// Questions and results of a handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HandshakeEvent {
     /// Which exports are there? To be answered by [`Handshake::answer_list`].

@@ -8,8 +8,8 @@ use crate::errno::Errno;
 pub struct Refused {
     /// Names the request in its reply.
     pub cookie: Cookie,
-    /// What the client is told.
+    /// The error that the client receives.
     pub errno: Errno,
-    /// The same for people.
+    /// The reason, for people.
     pub reason: &'static str,
 }

@@ -16,9 +16,10 @@ const MAX_SKIPPED: u32 = 1 << 27;
 /// The requests of one connection (NBD, "Transmission").
 ///
 /// Call [`receive`](Self::receive) until it yields nothing, then read at least a byte more;
-/// [`expected`](Self::expected) says how many complete what comes next. Whoever reserves that much
-/// and reads no further has the data of a write in memory of their own, without a copy. Whoever reads
-/// ahead is given data that share, and keep, the memory of all that was read with them.
+/// [`expected`](Self::expected) returns the number of bytes that complete the next message. A caller
+/// that reserves that number and reads no further gets the data of a write in separate memory,
+/// without a copy. A caller that reads ahead gets data that share, and keep, the memory of everything
+/// that was read with them.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,
@@ -26,7 +27,7 @@ pub struct Transmission {
     state: State,
 }
 
-/// What a client wants.
+/// Requests of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum TransmissionEvent {
     /// A request other than a write.
@@ -35,18 +36,18 @@ pub enum TransmissionEvent {
     Write(Request, Bytes),
     /// A request that may not be, to be answered by [`Replies::refuse`].
     Refused(Refused),
-    /// The end: answer what is under way, and close.
+    /// The end: answer the requests in flight, and close.
     Disconnect,
 }
 
-/// What comes next on the stream, and how many bytes complete it.
+/// The next message on the stream, and the number of bytes that complete it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Expected {
     /// A request.
     Request(usize),
     /// The data of a write, which are given out in one piece.
     Payload(usize),
-    /// The data of a write that is refused; they need not be in the input at once.
+    /// The data of a write that is refused; they need not be in the input all together.
     Skipped(usize),
 }
 
@@ -83,12 +84,12 @@ impl Transmission {
         }
     }
 
-    /// What the replies to the requests look like.
+    /// Returns the form of the replies to the requests.
     pub const fn replies(&self) -> Replies {
         Replies::new(self.structured)
     }
 
-    /// What comes next, counted from the beginning of the input.
+    /// Returns the next message, counted from the beginning of the input.
     pub const fn expected(&self) -> Expected {
         match self.state {
             State::Payload(_, len) => Expected::Payload(len),

@@ -31,7 +31,7 @@ pub enum TextError {
     /// A number outside its key's range.
     #[error("{value} is not in {min}..{max}")]
     OutOfRange {
-        /// What was found.
+        /// The value that was found.
         value: u64,
         /// The least value allowed.
         min: u32,

@@ -2,7 +2,7 @@
 
 use super::{TextError, parse_number};
 
-/// How the result of a key comes about (RFC 7143 §6.2).
+/// The way in which the result of a key is found (RFC 7143 §6.2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// One side says, the other does not answer.

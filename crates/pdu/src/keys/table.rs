@@ -17,7 +17,7 @@ pub enum Use {
     Any,
 }
 
-/// How far a key's value reaches (RFC 7143 §13: SW, CO).
+/// The scope of a key's value (RFC 7143 §13: SW, CO).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
     /// SW: the session with all its connections.
@@ -26,7 +26,7 @@ pub enum Scope {
     Connection,
 }
 
-/// Who may send a key first.
+/// The side that may send a key first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sender {
     /// Only the initiator.
@@ -44,20 +44,20 @@ impl Sender {
     }
 }
 
-/// What RFC 7143 says of a key.
+/// The definition of a key in RFC 7143.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Definition {
     /// The key this is about.
     pub key: Key,
     /// The name on the wire; case matters.
     pub name: &'static str,
-    /// How the result comes about, with default and range.
+    /// The way in which the result is found, with default and range.
     pub kind: Kind,
     /// When the key may be used.
     pub phase: Use,
-    /// How far the value reaches.
+    /// The scope of the value.
     pub scope: Scope,
-    /// Who may send the key first.
+    /// The side that may send the key first.
     pub sender: Sender,
     /// Whether the key may stand in the SecurityNegotiation stage (RFC 7143 §6.3.2).
     pub security_stage: bool,
@@ -107,7 +107,7 @@ macro_rules! keys {
                 }
             }
 
-            /// What the standard says of the key.
+            /// Returns the definition of the key.
             pub const fn definition(self) -> &'static Definition {
                 match self {
                     $(Self::$key => &Definition {
@@ -136,7 +136,7 @@ keys! {
     /// Which checksum follows each data segment.
     DataDigest "DataDigest" List
         Login Connection Either false false HEADER_OR_DATA_DIGEST;
-    /// How many connections the session may have.
+    /// The most connections of the session.
     MaxConnections "MaxConnections" Minimum { default: 1, min: 1, max: 65_535 }
         LeadingLogin Session Either false true "RFC 7143 §13.2";
     /// Asks for the names and addresses of targets.
@@ -145,13 +145,13 @@ keys! {
     /// The target that a session is for, or one that a target reports.
     TargetName "TargetName" Declaration
         Any Session Either true false "RFC 7143 §13.4";
-    /// Who the initiator is.
+    /// The name of the initiator.
     InitiatorName "InitiatorName" Declaration
         Login Session Initiator true false "RFC 7143 §13.5";
-    /// What people call the target.
+    /// The name of the target for people.
     TargetAlias "TargetAlias" Declaration
         Any Session Target true false "RFC 7143 §13.6";
-    /// What people call the initiator.
+    /// The name of the initiator for people.
     InitiatorAlias "InitiatorAlias" Declaration
         Any Session Initiator true false "RFC 7143 §13.7";
     /// Where a target is: host, port and portal group.
@@ -184,7 +184,7 @@ keys! {
     /// Seconds, after that wait, for which the target keeps the tasks.
     DefaultTime2Retain "DefaultTime2Retain" Minimum { default: 20, min: 0, max: 3600 }
         LeadingLogin Session Either false false "RFC 7143 §13.16";
-    /// How many R2Ts a task may have open.
+    /// The most R2Ts that a task may have outstanding.
     MaxOutstandingR2T "MaxOutstandingR2T" Minimum { default: 1, min: 1, max: 65_535 }
         LeadingLogin Session Either false true "RFC 7143 §13.17";
     /// Whether the data PDUs of a sequence come at rising offsets.
@@ -193,13 +193,13 @@ keys! {
     /// Whether the sequences of a task come at rising offsets.
     DataSequenceInOrder "DataSequenceInOrder" Or { default: true }
         LeadingLogin Session Either false true "RFC 7143 §13.19";
-    /// How much is recovered without ending the session.
+    /// The level of recovery without the end of the session.
     ErrorRecoveryLevel "ErrorRecoveryLevel" Minimum { default: 0, min: 0, max: 2 }
         LeadingLogin Session Either false false "RFC 7143 §13.20";
     /// Normal, or only to discover targets.
     SessionType "SessionType" Declaration
         LeadingLogin Session Initiator true false "RFC 7143 §13.21";
-    /// How the target reports tasks that end in a multi-task abort.
+    /// The way in which the target reports tasks that end in a multi-task abort.
     TaskReporting "TaskReporting" List
         LeadingLogin Session Either false true "RFC 7143 §13.23";
     /// 1 for RFC 7143, 2 for the SCSI features of RFC 7144.
@@ -208,7 +208,7 @@ keys! {
     /// Which authentication comes next.
     AuthMethod "AuthMethod" List
         Login Connection Either true false "RFC 7143 §12.1";
-    /// What the declaring side runs on; for statistics only.
+    /// The system of the declaring side; for statistics only.
     NodeArchitecture "X#NodeArchitecture" Declaration
         LeadingLogin Session Either false false "RFC 7143 §13.26.1";
     /// Markers from target to initiator.

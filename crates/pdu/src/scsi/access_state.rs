@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a target port does for a logical unit (SPC-4 §5.11.2).
+/// Asymmetric access states of a target port for a logical unit (SPC-4 §5.11.2).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AccessState {
     /// 0h: takes every command, as fast as the device can.

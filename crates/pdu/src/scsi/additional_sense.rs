@@ -61,7 +61,7 @@ impl AdditionalSense {
     pub const IMPLICIT_TRANSITION_FAILED: Self = Self::new(0x2a, 0x07);
     /// 2A/09: the unit has another size now.
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(0x2a, 0x09);
-    /// 3F/03: what INQUIRY tells has changed.
+    /// 3F/03: the data of INQUIRY have changed.
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x03);
     /// 3F/05: the unit has another name now.
     pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(0x3f, 0x05);
@@ -73,7 +73,7 @@ impl AdditionalSense {
         Self { asc, ascq }
     }
 
-    /// Whether the unit tells of a power-on or reset: what its volatile cache held may be gone. All of
+    /// Whether the unit reports a power-on or reset: what its volatile cache held may be gone. All of
     /// 29h do but the loss of the nexus (SPC-4 Annex F).
     pub const fn is_reset(self) -> bool {
         self.asc == Self::POWER_ON_OR_RESET.asc && self.ascq != Self::IT_NEXUS_LOSS_OCCURRED.ascq

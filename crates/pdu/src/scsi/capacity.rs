@@ -33,13 +33,13 @@ impl ReadCapacity10 {
         Ok(Self { last_lba: fields.u32(0), block_length })
     }
 
-    /// Whether the unit has more blocks than this answer can tell, so that READ CAPACITY (16) must
-    /// be asked.
+    /// Whether the unit has more blocks than this answer can report, so that READ CAPACITY (16)
+    /// must be asked.
     pub const fn needs_16(&self) -> bool {
         self.last_lba == u32::MAX
     }
 
-    /// The number of blocks, if the answer can tell.
+    /// The number of blocks, if the answer can report it.
     pub const fn blocks(&self) -> Option<u64> {
         if self.needs_16() { None } else { Some(self.last_lba as u64 + 1) }
     }
@@ -57,7 +57,7 @@ pub struct ReadCapacity16 {
     pub protection_type: Option<u8>,
     /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: a physical block is 2^n blocks, n 0 to 15.
     pub physical_block_exponent: u8,
-    /// LBPME: blocks can be deallocated, by the ways that VPD page B2 tells.
+    /// LBPME: blocks can be deallocated, by the commands that VPD page B2 reports.
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,

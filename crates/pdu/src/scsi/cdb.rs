@@ -104,8 +104,8 @@ impl Cdb {
         self.as_bytes().first().copied().unwrap_or_default()
     }
 
-    /// Whether the command is carried out while a unit attention condition waits to be told, and does
-    /// not tell it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
+    /// Whether the command is carried out while a unit attention condition is pending, and does not
+    /// report it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
     pub fn ignores_unit_attention(&self) -> bool {
         use operation::{INQUIRY, REPORT_LUNS, REQUEST_SENSE};
         matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)
@@ -158,8 +158,8 @@ impl Cdb {
         Self::of_16(operation::WRITE_16, 0, lba, blocks)
     }
 
-    /// The same READ or WRITE with FUA set: the data is on the medium before the status comes.
-    /// Use it only if MODE SENSE reports DPOFUA. Other commands are returned as they are.
+    /// Sets FUA in a READ or WRITE: the data is on the medium before the status comes. Use it only
+    /// if MODE SENSE reports DPOFUA. Other commands are returned as they are.
     #[must_use]
     pub fn with_fua(mut self) -> Self {
         if let Form::Short { bytes, .. } = &mut self.0
@@ -170,8 +170,9 @@ impl Cdb {
         self
     }
 
-    /// The same command in ten bytes, where READ (16), WRITE (16), SYNCHRONIZE CACHE (16) or WRITE
-    /// SAME (16) fits them: an address below 2^32, at most 65535 blocks, no NDOB. `None` otherwise.
+    /// Returns the command in ten bytes, where READ (16), WRITE (16), SYNCHRONIZE CACHE (16) or
+    /// WRITE SAME (16) fits them: an address below 2^32, at most 65535 blocks, no NDOB. `None`
+    /// otherwise.
     pub fn in_10_bytes(&self) -> Option<Self> {
         let long: [u8; Self::SHORT_LEN] = self.as_bytes().try_into().ok()?;
         let [code, flags, 0, 0, 0, 0, e, f, g, h, 0, 0, o, p, group, control] = long else {

@@ -11,9 +11,9 @@ pub enum FormatError {
     TooShort {
         /// The format's name in the standard.
         format: &'static str,
-        /// How many bytes there are.
+        /// The number of bytes.
         len: usize,
-        /// How many there must be at least.
+        /// The least number of bytes.
         needed: usize,
     },
     /// More bytes than the format can hold.
@@ -21,9 +21,9 @@ pub enum FormatError {
     TooLong {
         /// The format's name in the standard.
         format: &'static str,
-        /// How many bytes, or entries, there are.
+        /// The number of bytes, or entries.
         len: usize,
-        /// How many there may be at most.
+        /// The largest number.
         limit: usize,
     },
     /// A field holds a value that makes the rest unreadable.
@@ -33,7 +33,7 @@ pub enum FormatError {
         format: &'static str,
         /// The field's name in the standard.
         field: &'static str,
-        /// What was found.
+        /// The value that was found.
         value: u64,
     },
 }

@@ -3,7 +3,7 @@
 use super::{FormatError, fields::Fields};
 use std::fmt;
 
-/// What kind of device a logical unit is, 0 to 31 (SPC-4, PERIPHERAL DEVICE TYPE).
+/// The type of a logical unit, 0 to 31 (SPC-4, PERIPHERAL DEVICE TYPE).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct DeviceType(pub u8);
 
@@ -24,10 +24,10 @@ impl DeviceType {
     pub const HOST_MANAGED_ZONED_BLOCK: Self = Self(0x14);
     /// A unit that is there for its commands alone, such as REPORT LUNS.
     pub const WELL_KNOWN_LOGICAL_UNIT: Self = Self(0x1e);
-    /// No device, or none that can be told.
+    /// No device, or a device of unknown type.
     pub const UNKNOWN: Self = Self(0x1f);
 
-    /// What the type is called, `None` for a reserved or rare one.
+    /// Returns the name of the type, `None` for a reserved or rare one.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::DIRECT_ACCESS_BLOCK => "disk",
@@ -53,7 +53,7 @@ impl fmt::Display for DeviceType {
     }
 }
 
-/// Who changes the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
+/// The sides that change the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum TargetPortGroupSupport {
     /// 00b: the device has no such states, or says nothing of them.
@@ -110,7 +110,7 @@ impl fmt::Display for TargetPortGroupSupport {
 pub struct StandardInquiry {
     /// PERIPHERAL QUALIFIER: 0 if a device is there, 1 if it could be, 3 if it cannot.
     pub qualifier: u8,
-    /// What kind of device.
+    /// The type of the device.
     pub device_type: DeviceType,
     /// RMB: the medium can be taken out.
     pub removable: bool,

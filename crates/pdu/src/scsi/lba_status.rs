@@ -20,13 +20,13 @@ pub struct LbaStatus {
 pub struct LbaExtent {
     /// The first block.
     pub lba: u64,
-    /// How many blocks.
+    /// The number of blocks.
     pub blocks: u32,
-    /// What is known of them.
+    /// Their provisioning status.
     pub status: ProvisioningStatus,
 }
 
-/// What is known of a block on a thinly provisioned unit (SBC-3).
+/// The provisioning status of a block on a thinly provisioned unit (SBC-3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningStatus {
     /// Mapped, or the device cannot tell: the block may hold data.

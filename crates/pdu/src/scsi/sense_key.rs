@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What kind of condition sense data reports (SPC-4 §4.5.6).
+/// The kind of condition that sense data reports (SPC-4 §4.5.6).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum SenseKey {

@@ -22,7 +22,8 @@ pub struct SetTargetPortGroups {
 }
 
 impl SetTargetPortGroups {
-    /// How many descriptors are taken: one for each group and each port that 16 bits can number.
+    /// The most descriptors that are accepted: one for each group and each port that 16 bits can
+    /// number.
     pub const MAX_DESCRIPTORS: usize = 2 << 16;
 
     const HEADER_LEN: u32 = 4;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a command ended (SAM-5 §5.3.1).
+/// The status of a command that has ended (SAM-5 §5.3.1).
 ///
 /// A newtype and not an enum: a status outside the standard must reach the caller as it came.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]

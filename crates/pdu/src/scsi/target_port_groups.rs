@@ -66,7 +66,7 @@ pub struct TargetPortGroup {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SupportedStates(pub u8);
 
-/// Why a group is in its state (SPC-4 §6.37, STATUS CODE).
+/// The reason for the state of a group (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateChange {
     /// 00h: the device does not say.

@@ -22,7 +22,7 @@ pub struct UnmapList {
 }
 
 impl UnmapList {
-    /// How many extents the 16-bit lengths of the format allow. A device may allow fewer: see
+    /// The most extents that the 16-bit lengths of the format allow. A device may allow fewer: see
     /// [`BlockLimits`](super::vpd::BlockLimits).
     pub const MAX_EXTENTS: usize = 4095;
 
@@ -49,7 +49,7 @@ impl UnmapList {
         Ok(())
     }
 
-    /// How many extents there are.
+    /// Returns the number of extents.
     pub const fn len(&self) -> usize {
         self.extents.len()
     }

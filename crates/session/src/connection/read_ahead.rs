@@ -2,14 +2,14 @@
 
 /// Memory in which headers and short data segments of a connection arrive, before it is known where they belong.
 ///
-/// A connection makes its own when it is first read from. Who has many connections lends each of them the same,
-/// while he reads: [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). So an idle connection holds none, and
-/// what is read into has just been used.
+/// A connection makes its own when it is first read from. A driver of many connections lends each of them the same
+/// buffer while it reads: [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). So an idle connection holds
+/// none, and what is read into has just been used.
 #[derive(Debug)]
 pub struct ReadAhead(Box<[u8]>);
 
 impl ReadAhead {
-    /// Room for many small PDUs at once, bytes.
+    /// Size of the read-ahead buffer, bytes: room for many small PDUs.
     pub const LEN: usize = 64 * 1024;
 
     pub(super) fn bytes(&self) -> &[u8] {

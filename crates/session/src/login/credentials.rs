@@ -31,7 +31,7 @@ fn check_length(secret: &Secret, allow_short: bool) -> Result<(), Authentication
         return Err(AuthenticationError::ShortSecret);
     }
     tracing::warn!(
-        "a CHAP secret is shorter than 96 bits, so whoever sees the login can guess it; choose 12 to 16 random bytes"
+        "a CHAP secret is shorter than 96 bits, so an attacker who sees the login can guess it; choose 12 to 16 random bytes"
     );
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Why a login failed.
+//! Reasons why a login fails.
 
 use iscsi_pdu::keys::{TextError, printable};
 use iscsi_pdu::{LoginStatus, StatSn};
 use thiserror::Error;
 
-/// Why a login failed. The connection must be closed (RFC 7143 §6.3).
+/// Reasons why a login fails. The connection must be closed (RFC 7143 §6.3).
 ///
 /// No variant holds a secret, a challenge or a response to one.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -21,7 +21,7 @@ pub enum LoginError {
     Negotiation {
         /// The key's name.
         key: String,
-        /// What is wrong with it.
+        /// The defect of the value.
         why: NegotiationFault,
     },
     /// A text that is no list of `key=value` pairs (RFC 7143 §6.1).
@@ -90,7 +90,7 @@ impl LoginError {
     }
 }
 
-/// What is wrong with a key of the target (RFC 7143 §6.2).
+/// Defects of a key that the target sent (RFC 7143 §6.2).
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum NegotiationFault {
@@ -136,7 +136,7 @@ pub enum NegotiationFault {
     },
 }
 
-/// Why the two sides could not prove themselves to each other (RFC 7143 §12.1.3, §9.2.1).
+/// Reasons why authentication fails (RFC 7143 §12.1.3, §9.2.1).
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AuthenticationError {
@@ -214,7 +214,7 @@ impl AuthenticationError {
     }
 }
 
-/// What a Login Response got wrong (RFC 7143 §11.13).
+/// Violations in a Login Response (RFC 7143 §11.13).
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LoginViolation {
@@ -232,7 +232,7 @@ pub enum LoginViolation {
     StatSn {
         /// The next StatSN by our count.
         expected: StatSn,
-        /// What the target sent.
+        /// The number that the target sent.
         found: StatSn,
     },
     /// A transition that was not proposed.

@@ -67,7 +67,7 @@ pub(crate) struct LoginIdentity {
 pub(crate) enum Progress {
     /// The next request is due.
     Pending,
-    /// The target is to be found elsewhere; the connection must be closed.
+    /// The target redirects to another address; the connection must be closed.
     Redirected(Redirect),
     /// The login is complete.
     FullFeature(Box<LoggedIn>),

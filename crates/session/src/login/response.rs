@@ -5,7 +5,7 @@ use iscsi_pdu::{Itt, LOGIN_VERSION, LoginResponse, LoginStatus, Stage, StatSn, T
 
 use super::error::LoginViolation;
 
-/// Where the target is to be found (RFC 7143 §11.13.5, status class 1).
+/// The address to which a target redirects (RFC 7143 §11.13.5, status class 1).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Redirect {
     pub(crate) address: TargetAddress,

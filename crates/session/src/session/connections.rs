@@ -18,6 +18,7 @@ impl Session {
     /// # Errors
     /// When the session is not logged in or has no TSIH, the CID is taken, or MaxConnections is
     /// reached. A connection that failed counts until the target has cleaned it up.
+    #[doc(alias = "MC/S")]
     pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
         let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));
         if !self.state.is_logged_in() {
@@ -39,6 +40,7 @@ impl Session {
     /// # Errors
     /// When the session is not logged in, has no such connection, or no other one in full feature
     /// phase that stays.
+    #[doc(alias = "MC/S")]
     pub fn drop_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
         if !self.state.is_logged_in() {
             return Err(SubmitError::Closed);

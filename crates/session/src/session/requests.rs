@@ -83,8 +83,8 @@ impl Session {
         self.ping_with(Bytes::new(), now)
     }
 
-    /// The same with data, which the target is to send back (RFC 7143 §11.18): the first bytes, as many as one PDU to it
-    /// may have (MaxRecvDataSegmentLength). The data that come back are not looked at.
+    /// Sends a ping with data, which the target returns (RFC 7143 §11.18): at most as many bytes as one PDU to the
+    /// target may have (MaxRecvDataSegmentLength); the rest is cut off. The data that come back are not looked at.
     ///
     /// # Errors
     /// As [`ping`](Self::ping).
@@ -94,11 +94,12 @@ impl Session {
         self.enlist(kind, Some(self.config.timeouts.nop_response), true, now)
     }
 
-    /// Gives a command up. Not yet on the wire, it ends at once and leaves no hole in CmdSN;
-    /// otherwise an ABORT TASK is sent, and the command ends when the target has answered that,
-    /// or with its status if that comes first. A tag that has ended is ignored.
+    /// Aborts a command. A command that is not yet on the wire ends immediately and leaves no hole
+    /// in CmdSN. Otherwise an ABORT TASK is sent, and the command ends when the target has answered
+    /// it, or with its status if the status comes first. A tag that has ended is ignored.
     ///
-    /// Says whether the target may know of the command: no part of it was handed out otherwise.
+    /// Returns whether the target may know of the command; `false` if no part of it was handed out.
+    #[doc(alias = "cancel")]
     pub fn abort(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_for(itt, TaskError::Aborted, now);
@@ -106,11 +107,11 @@ impl Session {
         was_sent
     }
 
-    /// As [`abort`](Self::abort), but the ABORT TASK of a write comes after all of its data, for as long as
-    /// the target goes on to ask for it: then the command may as well end by itself. There are targets that
-    /// wait for the data of a write all the same once they have been told to abort it, and then give up the
-    /// connection, or more. One that asks for nothing within the time limit of task management gets the
-    /// ABORT TASK.
+    /// Aborts a command like [`abort`](Self::abort), but sends the ABORT TASK of a write only after all of
+    /// its data, as long as the target goes on to ask for them: then the command may as well end by itself.
+    /// Some targets wait for the data of a write even after an ABORT TASK, and then give up the connection,
+    /// or more. A target that asks for no data within the time limit of task management receives the ABORT
+    /// TASK.
     pub fn give_up(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_after(itt, TaskError::Aborted, true, now);

@@ -19,7 +19,8 @@ pub struct Command {
     pub cdb: Cdb,
     /// The task attribute; Simple unless said otherwise.
     pub attribute: TaskAttribute,
-    /// Delivered at once, outside the command window; not for ordinary I/O.
+    /// Whether the command is delivered immediately, outside the command window; not for ordinary
+    /// I/O.
     pub immediate: bool,
     /// Data to the target, at most 2^32-1 bytes.
     pub write: Option<Payload>,
@@ -65,7 +66,7 @@ impl Command {
     }
 }
 
-/// How a SCSI command ended at the target, whatever its status.
+/// The end of a SCSI command at the target, whatever its status.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Completion {
@@ -75,9 +76,9 @@ pub struct Completion {
     pub status_qualifier: u16,
     /// Sense data; empty unless the status calls for it.
     pub sense: Bytes,
-    /// What was left over or missing of the transfer.
+    /// The bytes that were left over or missing in the transfer.
     pub residual: Residual,
-    /// The same for the read half of a bidirectional command.
+    /// The bytes that were left over or missing in the read half of a bidirectional command.
     pub bidirectional_residual: Residual,
     /// The read buffer, cut to the bytes that the target says it sent, and of parameter data
     /// ([`Cdb::reads_parameter_data`]) to those that came; empty for other commands.

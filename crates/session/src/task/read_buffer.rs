@@ -12,8 +12,8 @@ pub trait BufferPool: fmt::Debug + Send + Sync {
     fn take(&self, len: usize) -> BytesMut;
 }
 
-/// A buffer for data from the target, which may be taken as late as when the first of them comes: over a long link
-/// there are many reads under way, and data of few of them.
+/// A buffer for data from the target. It may be allocated as late as when the first data arrive: over a long link
+/// many reads are in flight, and only a few of them receive data.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer {
     len: usize,
@@ -34,7 +34,7 @@ impl ReadBuffer {
         Self { len, memory: Memory::Later(pool) }
     }
 
-    /// How many bytes are expected.
+    /// Returns the number of expected bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len

@@ -12,7 +12,7 @@ pub struct Violation {
     pub rule: &'static str,
     /// Where it happened.
     pub connection: ConnId,
-    /// What happened.
+    /// The event, as a sentence.
     pub text: String,
 }
 

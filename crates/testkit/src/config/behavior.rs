@@ -1,6 +1,6 @@
 //! How logins, reads and writes go: all legal, few of them common.
 
-/// How the target asks for write data (RFC 7143 §11.8).
+/// The way in which the target asks for write data (RFC 7143 §11.8).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct R2tBehavior {
@@ -15,7 +15,7 @@ pub struct R2tBehavior {
     /// Whether the first range of a task is asked for once more at its end.
     pub repeat_first: bool,
     /// Write tasks that must be waiting before any of them gets an R2T; then the newest comes
-    /// first. 1 serves each at once.
+    /// first. 1 serves each immediately.
     pub gather_tasks: usize,
     /// The first target transfer tag; later ones count up and leave out the reserved one.
     pub first_tag: u32,
@@ -45,7 +45,7 @@ pub enum R2tOrder {
     Falling,
 }
 
-/// How the target sends read data (RFC 7143 §11.7).
+/// The way in which the target sends read data (RFC 7143 §11.7).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DataInBehavior {
@@ -74,7 +74,7 @@ pub struct DataInBehavior {
     pub no_residual: bool,
 }
 
-/// How a login goes (RFC 7143 §6.3).
+/// The course of a login (RFC 7143 §6.3).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LoginBehavior {
@@ -86,7 +86,7 @@ pub struct LoginBehavior {
     pub redirect: Option<Redirect>,
     /// Status-Class and Status-Detail that every login meets; with `refuse_times` only the first ones.
     pub refuse: Option<(u8, u8)>,
-    /// How many logins are refused; 0 is all.
+    /// The number of logins that are refused; 0 is all.
     pub refuse_times: u32,
     /// TSIH in the final response in place of the right one.
     pub tsih: Option<u16>,
@@ -120,7 +120,7 @@ pub struct Redirect {
     pub after_authentication: bool,
 }
 
-/// What SendTargets lists (RFC 7143 appendix C).
+/// The answer to SendTargets (RFC 7143 appendix C).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Discovery {

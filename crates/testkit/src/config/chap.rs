@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chap {
-    /// Whom the target lets in.
+    /// The credentials of initiators.
     pub initiator: ChapIdentity,
-    /// Who the target is, when the initiator asks; `None` refuses to say.
+    /// The credentials of the target, when the initiator asks; `None` does not answer.
     pub target: Option<ChapIdentity>,
     /// Algorithms the target knows: 5 MD5, 6 SHA1, 7 SHA-256, 8 SHA3-256. It takes the first of the
     /// initiator's list that is among them.
@@ -19,9 +19,9 @@ pub struct Chap {
     pub identifier: u8,
     /// `CHAP_C`, 1 to 1024 bytes.
     pub challenge: Vec<u8>,
-    /// How the target writes binary values.
+    /// The encoding of binary values that the target sends.
     pub encoding: Encoding,
-    /// What the target sends back that it has seen.
+    /// The values of the initiator that the target sends back.
     pub reflection: Reflection,
     /// Whether a Discovery session needs CHAP too.
     pub discovery: bool,
@@ -89,7 +89,7 @@ impl fmt::Debug for ChapIdentity {
     }
 }
 
-/// How a binary value is written (RFC 7143 §6.1).
+/// The encoding of a binary value (RFC 7143 §6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// "0x" and hexadecimal digits.

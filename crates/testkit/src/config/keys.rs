@@ -36,7 +36,7 @@ pub struct Keys {
     pub error_recovery_level: u32,
     /// `iSCSIProtocolLevel` (RFC 7144); `None` answers NotUnderstood.
     pub protocol_level: Option<u32>,
-    /// What to answer in place of the right answer, by key. Also replaces CHAP and AuthMethod values.
+    /// Answers that replace the right answer, by key. Also replaces CHAP and AuthMethod values.
     pub answers: BTreeMap<String, Answer>,
     /// Pairs the target adds on its own, once each.
     pub originate: Vec<Origination>,

@@ -16,10 +16,11 @@ impl RamDisk {
         self.lose_power_but(|_| false);
     }
 
-    /// The same where a part of the cache had reached the medium. A drive writes its cache back in any order and at any
-    /// time, and tells nobody before a flush. So after a loss of power any block may be there and any other may be missing,
-    /// also of one command: a write is torn at the bounds of its blocks, and never within one. `is_written` says of each
-    /// block that waits for a flush, by its LBA and in ascending order, whether it is on the medium.
+    /// Takes the power away after a part of the volatile cache has reached the medium. A drive writes its cache back in any
+    /// order and at any time, and reports nothing before a flush. So after a loss of power any block may be there and any
+    /// other may be missing, also of one command: a write is torn at the bounds of its blocks, and never within one.
+    /// `is_written` says of each block that waits for a flush, by its LBA and in ascending order, whether it is on the
+    /// medium.
     ///
     /// ```
     /// use iscsi_testkit::disk::{Cache, RamDisk};
@@ -36,16 +37,17 @@ impl RamDisk {
         self.empty_cache(&mut content);
     }
 
-    /// The drive writes a part of its volatile cache back without being asked: the blocks of which `is_written` says so, by
-    /// their LBA, are durable as they are now. Nobody is told, and whatever is written to them later waits for a flush again,
-    /// so a loss of power may bring back a content that no flush has covered. Says how many blocks it was.
+    /// Writes a part of the volatile cache back without a request: the blocks for whose LBA `is_written` returns `true` are
+    /// durable as they are now. Nothing is reported, and later writes to them wait for a flush again, so a loss of power may
+    /// bring back a content that no flush has covered. Returns the number of blocks.
     pub fn write_back(&self, is_written: impl FnMut(u64) -> bool) -> usize {
         self.content_mut().write_back(is_written)
     }
 
-    /// What waits in a volatile cache for these blocks cannot be written to the medium and is lost: they
-    /// are as they were at their last flush. Each nexus, of any target that serves this disk, then meets
-    /// the deferred error WRITE ERROR (SPC-4 §4.5.7). Says how many blocks it was; nothing is told of none.
+    /// Loses what waits in a volatile cache for these blocks, as when the medium refuses it: they are as
+    /// they were at their last flush. Each nexus, of any target that serves this disk, then meets the
+    /// deferred error WRITE ERROR (SPC-4 §4.5.7). Returns the number of blocks; without any, no error is
+    /// reported.
     pub fn fail_write_back(&self, blocks: Range<u64>) -> usize {
         let lost = self.lose_cached(blocks);
         if lost > 0 {
@@ -81,7 +83,7 @@ impl RamDisk {
         }
     }
 
-    /// How often something in a volatile cache was lost for another reason than a loss of power.
+    /// Returns how often a volatile cache lost something for another reason than a loss of power.
     #[must_use]
     pub fn cache_losses(&self) -> u64 {
         self.0.cache_losses.load(Ordering::Relaxed)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::unit::Unit;
 use super::{operation, provisioning, transfer};
 
-/// What a command does with blocks.
+/// Kinds of access of a command to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {

@@ -9,7 +9,7 @@ pub enum AccessState {
     /// Every command is served.
     #[default]
     ActiveOptimized,
-    /// The same, though other ports may be faster.
+    /// The ports serve the unit, though other ports may be faster.
     ActiveNonOptimized,
     /// Only what asks for, or changes, what the unit is: NOT READY, 04h/0Bh.
     Standby,

@@ -1,6 +1,6 @@
 //! LUN numbers in their eight bytes (SAM-5 §4.7).
 
-/// How a target spells the numbers of its units.
+/// Forms of the numbers of a target's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LunForm {
     /// Above 255 in flat space addressing, as the standard has it.

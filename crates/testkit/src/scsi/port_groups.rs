@@ -21,7 +21,7 @@ pub struct PortGroup {
     pub id: u16,
     /// Relative target port identifiers.
     pub ports: Vec<u16>,
-    /// What the ports serve.
+    /// The access state of the ports.
     pub state: AccessState,
     /// PREF.
     pub preferred: bool,
@@ -60,14 +60,14 @@ impl PortGroup {
         Self { id, ports, state, preferred: false, status: 0 }
     }
 
-    /// The same group in another state.
+    /// Sets the state of the group.
     #[must_use]
     pub const fn with_state(mut self, state: AccessState) -> Self {
         self.state = state;
         self
     }
 
-    /// The same group, which initiators should rather use.
+    /// Makes the group preferred.
     #[must_use]
     pub const fn preferred(mut self) -> Self {
         self.preferred = true;
@@ -151,8 +151,8 @@ impl PortGroups {
         }
     }
 
-    /// The array would rather be used through this group, or no longer. Each session is told as of a change
-    /// of state.
+    /// Sets whether the array prefers this group. Each session meets the unit attention of a change of
+    /// state.
     pub fn set_preferred(&self, id: u16, preferred: bool) {
         let mut groups = self.lock();
         let Some(group) = groups.groups.iter_mut().find(|group| group.id == id) else { return };

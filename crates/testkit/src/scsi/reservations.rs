@@ -25,9 +25,9 @@ pub struct Registrant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registration {
-    /// Who.
+    /// The registrant.
     pub registrant: Registrant,
-    /// By which key, not 0.
+    /// The key, not 0.
     pub key: u64,
     /// Whether it holds for all ports of the target (ALL_TG_PT).
     pub all_ports: bool,
@@ -137,7 +137,7 @@ impl Reservations {
         self.lock().generation
     }
 
-    /// Who has registered.
+    /// Returns the registrations.
     #[must_use]
     pub fn registrations(&self) -> Vec<Registration> {
         self.lock().registrations.clone()

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN: what a unit tells of its registrations (SPC-4 §6.15).
+//! PERSISTENT RESERVE IN: the registrations of a unit (SPC-4 §6.15).
 
 use super::reservations::{Registration, Reservations, State};
 use super::sense::Sense;

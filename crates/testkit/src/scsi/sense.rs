@@ -94,14 +94,14 @@ impl Sense {
         self.key == 6
     }
 
-    /// The same condition, about this block.
+    /// Sets the block that the condition is about.
     #[must_use]
     pub const fn at_block(mut self, lba: u64) -> Self {
         self.information = Some(lba);
         self
     }
 
-    /// The same condition, about a command that had ended well before.
+    /// Makes the condition a deferred error, of a command that had ended well before.
     #[must_use]
     pub const fn deferred(mut self) -> Self {
         self.is_deferred = true;

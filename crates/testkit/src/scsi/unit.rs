@@ -31,11 +31,11 @@ pub struct Unit {
     pub unit_attention: bool,
     /// Logical blocks in a physical block, as a power of two (READ CAPACITY (16)).
     pub physical_block_exponent: u8,
-    /// Who has registered with it, and who holds it; clones of the unit share them.
+    /// The registrations and the reservation; clones of the unit share them.
     pub reservations: Reservations,
     /// What has ended commands of it; clones of the unit share that.
     pub(crate) ends: Ends,
-    /// What sets it apart from others.
+    /// The behavior that differs from that of other units.
     pub behavior: UnitBehavior,
 }
 
@@ -60,7 +60,7 @@ impl Unit {
         }
     }
 
-    /// The same unit with this serial number and NAA designator, by which initiators know it again.
+    /// Sets serial number and NAA designator, by which initiators recognise the unit.
     #[must_use]
     pub fn with_identity(mut self, serial: impl Into<String>, naa: u64) -> Self {
         self.serial = serial.into();
@@ -68,7 +68,7 @@ impl Unit {
         self
     }
 
-    /// The same unit with these transfer lengths in blocks, at most and at best; 0 announces none.
+    /// Sets the largest and the best transfer length in blocks; 0 announces none.
     #[must_use]
     pub const fn with_transfer_blocks(mut self, max: u32, optimal: u32) -> Self {
         self.max_transfer_blocks = max;
@@ -76,7 +76,7 @@ impl Unit {
         self
     }
 
-    /// The same unit, fully provisioned: UNMAP is not served.
+    /// Makes the unit fully provisioned: it does not serve UNMAP.
     #[must_use]
     pub const fn fully_provisioned(mut self) -> Self {
         self.thin = false;
@@ -84,7 +84,7 @@ impl Unit {
     }
 }
 
-/// What sets a logical unit apart from others.
+/// The behavior of a logical unit that differs from that of others.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct UnitBehavior {
@@ -121,13 +121,13 @@ pub struct UnitBehavior {
     pub unmap_granularity: Option<(u32, u32)>,
     /// Blocks that UNMAP leaves as they are, as any unit may (SBC-3 §4.7.3.4).
     pub kept_by_unmap: Range<u64>,
-    /// Whether each session is a nexus of its own, as with tgt: the registration of the one before stays, and is
-    /// nobody's.
+    /// Whether each session is a separate nexus, as with tgt: the registration of the previous session stays,
+    /// and belongs to no session.
     pub nexus_per_session: bool,
     /// Whether GET LBA STATUS is refused with INVALID FIELD IN CDB.
     pub refuses_lba_status: bool,
-    /// How many runs of blocks an answer to GET LBA STATUS has at most, in place of one.
+    /// The most runs of blocks in an answer to GET LBA STATUS, in place of one.
     pub lba_status_runs: Option<usize>,
-    /// How many blocks a run in such an answer has at most, as of a unit that tells one cluster after the other.
+    /// The most blocks of a run in such an answer, as of a unit that reports one cluster after the other.
     pub lba_status_blocks: Option<u64>,
 }

@@ -19,7 +19,7 @@ impl Target {
         self.drop_connections();
     }
 
-    /// The same without a loss of power: only the target itself is started anew.
+    /// Breaks all connections, as when the target program restarts; the disks keep their caches.
     pub fn drop_connections(&mut self) {
         self.give_up(|_| true);
         for number in 0..self.connections.len() {
@@ -29,13 +29,13 @@ impl Target {
     }
 
     /// Puts another unit behind a number, as a storage system does that maps another volume there:
-    /// each session meets the unit attention REPORTED LUNS DATA HAS CHANGED. Commands under way go
+    /// each session meets the unit attention REPORTED LUNS DATA HAS CHANGED. Commands in flight go
     /// on with the old unit.
     pub fn replace_unit(&mut self, number: u16, unit: Unit) {
         self.replace_unit_and_tell(number, unit, Sense::LUNS_CHANGED);
     }
 
-    /// The same with another unit attention.
+    /// Replaces a unit like [`replace_unit`](Self::replace_unit), with another unit attention.
     pub fn replace_unit_and_tell(&mut self, number: u16, unit: Unit, attention: Sense) {
         let form = self.config.lun_form;
         self.power_losses_told.retain(|(_, told), _| *told != number);
@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// Changes what the ports of the target serve of its units. Each session meets the unit attention
-    /// ASYMMETRIC ACCESS STATE CHANGED, but not from ports that have begun to change. Commands under way
+    /// ASYMMETRIC ACCESS STATE CHANGED, but not from ports that have begun to change. Commands in flight
     /// go on.
     pub fn set_access(&mut self, state: AccessState) {
         if std::mem::replace(&mut self.config.access, state) == state
@@ -132,7 +132,8 @@ impl Target {
         }
     }
 
-    /// Whether a command has met a unit attention that is told once all data of the command have come.
+    /// Whether a command has met a unit attention that is reported once all data of the command have
+    /// arrived.
     #[must_use]
     pub fn withholds_attention(&self) -> bool {
         let tasks = self.sessions.values().flat_map(|session| session.tasks.values());

@@ -116,7 +116,7 @@ impl Target {
         self.late.iter().any(|late| self.connections[late.connection.0].is_closed())
     }
 
-    /// How many commands wait to be executed that were put off.
+    /// Returns the number of delayed commands that wait for their execution.
     #[must_use]
     pub fn put_off_commands(&self) -> usize {
         self.late.len()

@@ -148,7 +148,7 @@ impl Target {
         })
     }
 
-    /// What the initiators did against the standard.
+    /// Returns the violations of the initiators.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         self.checker.violations()
@@ -172,14 +172,15 @@ impl Target {
         &self.received
     }
 
-    /// How many PDUs with this operation code have been sent, on all connections: the number of the next one, as
-    /// [`Fault::sending`](crate::fault::Fault::sending) counts them.
+    /// Returns the number of PDUs with this operation code that have been sent, on all connections: the number
+    /// of the next one, as [`Fault::sending`](crate::fault::Fault::sending) counts them.
     #[must_use]
     pub fn sent(&self, opcode: Opcode) -> u32 {
         self.sent_tally.of(opcode)
     }
 
-    /// How many task management functions it has carried out, answered or not.
+    /// Returns the number of task management functions that the target has carried out, answered or
+    /// not.
     #[must_use]
     pub const fn functions_carried_out(&self) -> u32 {
         self.functions
@@ -191,25 +192,25 @@ impl Target {
         self.config.units.get(&number).map(|unit| unit.disk.clone())
     }
 
-    /// The configuration. Keys and behavior of a login count from the next login on; units and faults at
-    /// once.
+    /// Returns the configuration. Keys and behavior of a login count from the next login on; units and
+    /// faults immediately.
     pub fn config_mut(&mut self) -> &mut TargetConfig {
         &mut self.config
     }
 
-    /// How many connections were ever accepted.
+    /// Returns the number of connections that were ever accepted.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.connections.len()
     }
 
-    /// How many sessions are in full feature phase.
+    /// Returns the number of sessions in full feature phase.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// How many SCSI commands are under way.
+    /// Returns the number of SCSI commands in flight.
     #[must_use]
     pub fn active_tasks(&self) -> usize {
         self.sessions.values().map(|session| session.tasks.len()).sum()

@@ -8,11 +8,11 @@ use crate::conn_id::ConnId;
 use crate::scsi::{Sense, status};
 
 impl Target {
-    /// Another initiator resets a unit (LOGICAL UNIT RESET, TARGET WARM RESET): the commands of all sessions
-    /// with it end, executed before or never, with TASK ABORTED if the unit's control mode page says so
-    /// (TAS) and else without a status. Each session then meets the unit attention BUS DEVICE RESET
-    /// FUNCTION OCCURRED. Caches keep what they hold; see [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power).
-    /// It is about this port: where the unit has several, each of their targets has to be told.
+    /// Another initiator resets a unit (LOGICAL UNIT RESET, TARGET WARM RESET): the commands of all sessions with it
+    /// end, executed before or never, with TASK ABORTED if the unit's control mode page says so (TAS) and else
+    /// without a status. Each session then meets the unit attention BUS DEVICE RESET FUNCTION OCCURRED. Caches keep
+    /// what they hold; see [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power). It affects this port only:
+    /// where the unit has several ports, call it for each of their targets.
     pub fn reset_by_another(&mut self, number: u16) {
         self.reset_for_others(number, None);
     }

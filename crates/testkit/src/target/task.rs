@@ -66,7 +66,7 @@ pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
     }
 }
 
-/// How a command ends.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {

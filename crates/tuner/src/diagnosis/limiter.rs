@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a flow may be held back by.
+/// Things that may limit a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limiter {
@@ -22,7 +22,7 @@ pub enum Limiter {
     CommandWindow,
     /// The window that this end offers.
     ReceiveWindow,
-    /// All that may be under way is on its way.
+    /// The queue depth: as much is in flight as the queue depth permits.
     QueueDepth,
     /// The peer has everything, and takes its time.
     Target,

@@ -9,7 +9,7 @@ use crate::link::tcp_info::TcpInfo;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Observation {
-    /// How long it was.
+    /// The length of the observation.
     pub elapsed: Duration,
     /// Payload bytes that moved, both directions.
     pub bytes: u64,
@@ -17,13 +17,13 @@ pub struct Observation {
     pub before: TcpInfo,
     /// The connection at its end.
     pub after: TcpInfo,
-    /// What was waited for.
+    /// The activity of the connection during the observation.
     pub activity: Activity,
     /// The limits that the user has set.
     pub limits: OwnLimits,
 }
 
-/// What the user lets a connection do at most; `None` where nothing limits it.
+/// The limits that the user sets for a connection; `None` where nothing limits it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct OwnLimits {
@@ -35,7 +35,7 @@ pub struct OwnLimits {
     pub bytes: Option<u64>,
 }
 
-/// How often, when one looked, the connection waited for what.
+/// Counts of samples of a connection, by what it waited for at that moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Activity {
@@ -49,7 +49,7 @@ pub struct Activity {
     pub answers: u32,
     /// All had arrived, and answers were awaited.
     pub target: u32,
-    /// Nothing was under way.
+    /// Nothing was in flight.
     pub source: u32,
     /// Requests waited in their class, or the connection sent as fast as the class permits.
     pub class: u32,
@@ -60,8 +60,8 @@ pub struct Activity {
 }
 
 impl Observation {
-    /// What was seen of a connection over `elapsed`, in which it moved so many bytes of payload, both
-    /// directions.
+    /// Creates the observation of a connection over `elapsed`, in which it moved `bytes` of payload,
+    /// both directions together.
     #[must_use]
     pub const fn new(
         elapsed: Duration,
@@ -74,7 +74,7 @@ impl Observation {
         Self { elapsed, bytes, before, after, activity, limits }
     }
 
-    /// The same under limits of the user.
+    /// Sets the limits of the user.
     #[must_use]
     pub const fn within(self, limits: OwnLimits) -> Self {
         Self { limits, ..self }
@@ -82,7 +82,7 @@ impl Observation {
 }
 
 impl Activity {
-    /// What came since an earlier count.
+    /// Returns the difference to an earlier count.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Activity {
         }
     }
 
-    /// How often one looked.
+    /// Returns the number of samples.
     #[must_use]
     pub const fn total(&self) -> u32 {
         let Self { socket, solicitation, command_window, source, class, .. } = *self;

@@ -210,7 +210,7 @@ impl ObservedFlow<'_> {
         let were = were.map(|bytes| bytes.div_ceil(plan.read_size.value.max(1)));
         let depth = were.filter(|were| *were > 0).unwrap_or(u64::MAX).min(depth.value.into());
         let evidence = "all that was handed in is on its way".to_owned();
-        (evidence, Some(format!("hand in more at once (--queue-depth above {depth})")))
+        (evidence, Some(format!("allow more requests in flight (--queue-depth above {depth})")))
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::bandwidth::Bandwidth;
 
-/// How long samples count.
+/// The time for which samples count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EstimatorWindow {
     rate: Duration,
@@ -84,7 +84,7 @@ struct Startup {
     round_end: u64,
 }
 
-/// So many rounds without growth, and the pipe is full.
+/// Rounds without growth after which the pipe is full.
 const FULL_PIPE_ROUNDS: u32 = 3;
 /// Less than a quarter more is no growth: percent.
 const GROWTH: u64 = 125;
@@ -92,8 +92,8 @@ const GROWTH: u64 = 125;
 impl EstimatorWindow {
     /// For a path among several, by the answers of its requests: a second or four answer times,
     /// whichever is longer. The shortest answer time counts for good, because nothing empties the
-    /// path's queue in order to measure it again, as BBR does: the queue would pass for the path's
-    /// length, allow more under way, and so grow.
+    /// path's queue in order to measure it again, as BBR does: the estimator would take the queue
+    /// for the path's length, allow more in flight, and so let the queue grow.
     pub const PATH: Self =
         Self { rate: Duration::from_secs(1), round_trips: 4, round_trip: Duration::MAX };
     /// For a connection, by TCP's rate of delivery, which is read once a second: ten readings. Its
@@ -117,15 +117,15 @@ impl RateSample {
         Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }
     }
 
-    /// The same sample, if there was too little to send.
+    /// Sets whether there was too little to send.
     #[must_use]
     pub const fn app_limited(mut self, is_app_limited: bool) -> Self {
         self.is_app_limited = is_app_limited;
         self
     }
 
-    /// The same sample, with the bytes that had been delivered when its data was sent, and those that
-    /// are delivered by now: a round ends when what was under way at its beginning has been delivered.
+    /// Sets the bytes that had been delivered when the sample's data were sent, and the bytes that are
+    /// delivered by now. A round ends when the data in flight at its beginning have been delivered.
     #[must_use]
     pub const fn between(mut self, prior_delivered: u64, delivered: u64) -> Self {
         (self.prior_delivered, self.delivered) = (prior_delivered, delivered);
@@ -171,8 +171,8 @@ impl LinkEstimator {
     }
 
     /// Whether the rate has ceased to rise: three rounds have passed in which it has not grown by a
-    /// quarter. Other than in BBR, a rate that grows once more begins the startup anew: here nothing
-    /// else probes for what others have left free.
+    /// quarter. Unlike in BBR, a rate that grows again starts the startup again: nothing else here
+    /// probes for capacity that other flows have left.
     #[must_use]
     pub const fn is_pipe_full(&self) -> bool {
         self.startup.flat_rounds >= FULL_PIPE_ROUNDS

@@ -11,7 +11,7 @@ use crate::size::Size;
 use crate::transfers::{LinkTraits, TransferTerms};
 use crate::tuning::Tuning;
 
-/// What was measured so far; all of it may be unknown.
+/// The measured properties of a link; all of them may be unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Measurement {
@@ -25,16 +25,16 @@ pub struct Measurement {
     pub mss: Option<u32>,
     /// Longest packet that the path takes, bytes.
     pub path_mtu: Option<u32>,
-    /// How long a segment may be at most, if the path swallows longer ones.
+    /// The limit of segments, if the path swallows longer ones.
     pub segment_limit: Option<SegmentLimit>,
     /// The largest window that the peer has offered, bytes.
     pub peer_window: Option<u64>,
-    /// What the two ends agreed about transfers.
+    /// The terms of transfers that the two ends agreed on.
     pub terms: Option<TransferTerms>,
 }
 
 impl Measurement {
-    /// What one reading of a connection tells.
+    /// Returns the measurement of one reading of a connection.
     #[must_use]
     pub fn of_tcp(info: &TcpInfo) -> Self {
         Self {
@@ -66,7 +66,7 @@ pub enum Basis {
     Declared,
     /// Data arrived at that rate while a queue stood before the link.
     Estimated,
-    /// Nobody knows; most links are no faster.
+    /// Assumed, because nothing is known; most links are no faster.
     Assumed,
 }
 
@@ -148,8 +148,8 @@ impl LinkModel {
         payload.max(1).div_ceil(STEP).saturating_mul(STEP)
     }
 
-    /// What one connection can carry in spite of loss; `None` without loss or without a round-trip
-    /// time.
+    /// Returns the rate that one connection can carry in spite of loss; `None` without loss or
+    /// without a round-trip time.
     #[must_use]
     pub fn loss_ceiling(&self) -> Option<Bandwidth> {
         loss_ceiling(self.loss, self.round_trip(), self.mss)

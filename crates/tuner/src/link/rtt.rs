@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::link::tcp_info::TcpInfo;
 
-/// What is known of a link's round-trip time.
+/// The measured round-trip time of a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Rtt {
@@ -15,7 +15,7 @@ pub struct Rtt {
     pub smoothed: Duration,
     /// The smoothed mean deviation.
     pub deviation: Duration,
-    /// How many samples went into it.
+    /// The number of samples.
     pub samples: u32,
 }
 
@@ -26,7 +26,7 @@ impl Rtt {
     /// Deviations below this are the hosts', not the link's.
     const HOST_JITTER: Duration = Duration::from_millis(1);
 
-    /// What a single sample tells (RFC 6298 §2.2).
+    /// Creates the estimate from a single sample (RFC 6298 §2.2).
     #[must_use]
     pub fn first(sample: Duration) -> Self {
         Self { min: sample, smoothed: sample, deviation: sample / 2, samples: 1 }
@@ -40,7 +40,7 @@ impl Rtt {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// What samples tell, in their order; `None` without any.
+    /// Creates the estimate from samples, in their order; `None` without any.
     pub fn of(samples: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut samples = samples.into_iter();
         let mut rtt = Self::first(samples.next()?);
@@ -48,7 +48,7 @@ impl Rtt {
         Some(rtt)
     }
 
-    /// What the kernel has measured; `None` before its first sample.
+    /// Returns the estimate of the kernel; `None` before its first sample.
     #[must_use]
     pub fn of_tcp(info: &TcpInfo) -> Option<Self> {
         let smoothed = info.smoothed_rtt.filter(|rtt| !rtt.is_zero())?;

@@ -1,10 +1,10 @@
-//! What the kernel tells of a TCP connection (`TCP_INFO`).
+//! The kernel's report of a TCP connection (`TCP_INFO`).
 
 use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
 
-/// A reading of `TCP_INFO`; `None` wherever this kernel does not tell.
+/// A reading of `TCP_INFO`; `None` wherever this kernel does not report it.
 ///
 /// Times that add up and counters run from the beginning of the connection. Outside this crate a reading
 /// begins as [`TcpInfo::default`], whose fields can be set.
@@ -35,7 +35,8 @@ pub struct TcpInfo {
     pub probes_unanswered: Option<u32>,
     /// Segments sent again.
     pub segments_retransmitted: Option<u32>,
-    /// How often in a row the oldest segment that is not acknowledged was sent again after a timeout.
+    /// The number of times in a row that the oldest unacknowledged segment was sent again after a
+    /// timeout.
     pub timeouts_in_a_row: Option<u32>,
     /// Segments sent, all kinds.
     pub segments_sent: Option<u32>,
@@ -51,11 +52,11 @@ pub struct TcpInfo {
     pub delivery_rate: Option<Bandwidth>,
     /// Whether that estimate was made while there was too little to send.
     pub delivery_rate_app_limited: Option<bool>,
-    /// How long there was something to send or to be acknowledged.
+    /// The time in which there was something to send or to be acknowledged.
     pub busy: Option<Duration>,
-    /// How long, within that, the peer's receive window was the limit.
+    /// The part of that time in which the peer's receive window was the limit.
     pub receive_window_limited: Option<Duration>,
-    /// How long, within that, the send buffer was the limit.
+    /// The part of that time in which the send buffer was the limit.
     pub send_buffer_limited: Option<Duration>,
     /// Bytes acknowledged by the peer.
     pub bytes_acknowledged: Option<u64>,
@@ -161,9 +162,9 @@ impl TcpInfo {
         self.is_queue(least, self.smoothed_rtt, rate)
     }
 
-    /// Whether what arrives queues on its way here, by an earlier reading of the same connection, so
-    /// long ago. A round trip is measured by what is sent: whoever mostly receives knows an old one,
-    /// and the receiver's own estimate is better then.
+    /// Whether arriving data wait in a queue on the way here, by a reading of the same connection
+    /// from `time` ago. The kernel measures round trips by what it sends: on a connection that
+    /// mostly receives, that figure is old, and the receiver's own estimate is better.
     #[must_use]
     pub fn has_queue_of_arrivals(&self, earlier: &Self, time: Duration) -> bool {
         /// The mean has forgotten most of what was before.

@@ -15,10 +15,10 @@ use super::limits::name_of;
 use super::sys;
 
 impl Plan {
-    /// Sets what counts only before the connection is made: the receive buffer, from which the
-    /// window's scale follows, the congestion control, and the longest segment.
+    /// Sets the options that only count before the connection is made: the receive buffer, from
+    /// which the window's scale follows, the congestion control, and the longest segment.
     ///
-    /// What is refused is left as it was, and told.
+    /// An option that the kernel refuses stays as it was, and is returned.
     #[must_use]
     pub fn prepare(&self, socket: &impl AsFd) -> Vec<Refusal> {
         let fd = socket.as_fd();
@@ -37,7 +37,8 @@ impl Plan {
 
     /// Sets the rest on a connected socket, and reads back what was granted.
     ///
-    /// What is refused is left as it was, and told. Setting the same plan again changes nothing.
+    /// An option that the kernel refuses stays as it was, and is reported. Setting the same plan
+    /// again changes nothing.
     #[must_use]
     pub fn apply(&self, socket: &impl AsFd) -> Granted {
         let fd = socket.as_fd();
@@ -63,7 +64,7 @@ impl Plan {
 }
 
 impl Granted {
-    /// What is in force on a socket.
+    /// Reads the settings in force on a socket.
     #[must_use]
     pub fn read(socket: &impl AsFd) -> Self {
         let socket = SockRef::from(socket);
@@ -82,8 +83,8 @@ impl Granted {
     }
 }
 
-/// Writes slices to a socket, in order; says to the kernel that more follows at once, so that it
-/// holds back a last segment that is not full (`MSG_MORE`).
+/// Writes slices to a socket, in order, and says to the kernel that more follows immediately, so
+/// that it holds back a last segment that is not full (`MSG_MORE`).
 ///
 /// # Errors
 /// As `send(2)`; [`io::ErrorKind::WouldBlock`] when a non-blocking socket takes nothing.
@@ -102,9 +103,9 @@ pub fn limit_pacing(socket: &impl AsFd, rate: Option<Bandwidth>) -> io::Result<(
     sys::set_max_pacing_rate(socket.as_fd(), bytes.unwrap_or(u32::MAX))
 }
 
-/// Makes a socket readable only when so many bytes are there, or its end (`SO_RCVLOWAT`); 1 is how it begins. Beyond
-/// half of what the receive buffer may grow to, the kernel takes that half. It counts from the next byte on; if enough
-/// are there already, the socket is readable at once (Linux 4.18 and newer).
+/// Makes a socket readable only when `bytes` have arrived, or the end of the stream (`SO_RCVLOWAT`); the default is 1.
+/// Beyond half of what the receive buffer may grow to, the kernel takes that half. It counts from the next byte on; if
+/// enough are there already, the socket is readable immediately (Linux 4.18 and newer).
 ///
 /// # Errors
 /// As `setsockopt(2)`.
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(Granted::read(&socket).receive_buffer, Some(200_000));
     }
 
-    /// The peer is told so as well: no segment of its own is longer.
+    /// The peer learns of it as well: its segments are no longer either.
     #[test]
     fn the_longest_segment_holds_in_both_directions() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

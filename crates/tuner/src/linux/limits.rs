@@ -1,4 +1,4 @@
-//! What this host allows a socket, as its kernel tells it.
+//! The limits of this host for a socket, as its kernel reports them.
 
 use std::fs;
 use std::io;

@@ -2,7 +2,7 @@
 
 use thiserror::Error as ThisError;
 
-/// What stands on a member is no superblock of a volume.
+/// Reasons why a member has no superblock of a volume.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum SuperblockError {
@@ -11,14 +11,14 @@ pub enum SuperblockError {
         "there is no md superblock of version 1.2 on it; import and open what md has made with --metadata 1.2 only"
     )]
     Missing,
-    /// It was damaged.
+    /// The superblock is damaged.
     #[error(
         "its md superblock has the checksum {found:08x} in place of {expected:08x}, so it is damaged; look at it with mdadm --examine"
     )]
     Checksum {
-        /// What it says.
+        /// The checksum in the superblock.
         found: u32,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         expected: u32,
     },
     /// Something about it is of a kind that a volume does not have.
@@ -28,19 +28,19 @@ pub enum SuperblockError {
     Unsupported {
         /// Which field.
         what: &'static str,
-        /// What it says.
+        /// The value in the superblock.
         found: u64,
     },
-    /// It is that of another array, or of another member.
+    /// The superblock belongs to another array, or to another member.
     #[error(
         "its md superblock has {what} {found}, and the volume has {expected}; name the units of one array in the order of their roles"
     )]
     Mismatch {
         /// Which field.
         what: &'static str,
-        /// What it says.
+        /// The value in the superblock.
         found: String,
-        /// What it should say.
+        /// The value that belongs there.
         expected: String,
     },
 }

@@ -22,7 +22,7 @@ use super::refusal::SuperblockError;
 use super::uuid::Uuid;
 use crate::stripe::{Chunk, MAX_MEMBERS};
 
-/// What the superblock of a member of a RAID-0 array says.
+/// The superblock of a member of a RAID-0 array.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Superblock {
@@ -32,13 +32,13 @@ pub struct Superblock {
     pub device_uuid: Uuid,
     /// Which member it is, counted from 0.
     pub role: u16,
-    /// How many there are.
+    /// The number of members.
     pub members: u16,
     /// The chunk.
     pub chunk: Chunk,
     /// Where the data begin, bytes.
     pub data_offset: u64,
-    /// How many bytes of data there are; what is less than a chunk at the end stays unused.
+    /// The bytes of data; a rest of less than a chunk at the end stays unused.
     pub data_size: u64,
     /// When the array was made, seconds since 1970.
     pub created: u64,
@@ -64,7 +64,7 @@ const SPARE: u16 = 0xffff;
 impl Superblock {
     /// Where it stands on a member, bytes.
     pub const OFFSET: u64 = SUPER_OFFSET * SECTOR;
-    /// How long it is, bytes.
+    /// Length of a superblock, bytes.
     pub const LEN: usize = 4096;
 
     /// The superblock of a new member of an array.
@@ -130,7 +130,7 @@ impl Superblock {
             members: count,
             chunk,
             data_offset,
-            data_size: bytes_of(le64(bytes, 136), "data of so many sectors as")?,
+            data_size: bytes_of(le64(bytes, 136), "a data size in sectors of")?,
             created: le64(bytes, 64) & ((1 << 40) - 1),
         })
     }

@@ -8,7 +8,7 @@ use iscsi_initiator::tuning::Size;
 
 use super::link::parse_io_size;
 
-/// What is copied.
+/// The content to copy.
 #[derive(Clone, Debug, Args)]
 pub struct ContentArgs {
     /// First byte of the source to copy.

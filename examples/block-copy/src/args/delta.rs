@@ -6,7 +6,7 @@ use clap::Args;
 use iscsi_copy::DirtyBitmap;
 use iscsi_examples_common::help::heading;
 
-/// What need not be sent again.
+/// The data that need not be sent again.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DeltaArgs {
     /// Keep digests in FILE, and send only what differs from them.
@@ -27,7 +27,7 @@ pub struct DeltaArgs {
     pub ranges: Option<RangesFrom>,
 }
 
-/// What `--ranges` names.
+/// The source of the ranges.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RangesFrom {
     /// A file that tells them.

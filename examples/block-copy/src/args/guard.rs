@@ -1,9 +1,9 @@
-//! What may be overwritten, and what is taken for a disk.
+//! The guards of the destination, and the format of the source.
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 
-/// What may be overwritten, and what is taken for a disk.
+/// The guards of the destination, and the format of the source.
 #[derive(Clone, Debug, Args)]
 pub struct GuardArgs {
     /// Refuse a destination that holds data.

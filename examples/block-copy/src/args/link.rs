@@ -21,7 +21,7 @@ const COMMAND: Duration = Duration::from_secs(300);
 /// No plan has longer reads and writes.
 const MAX_AUTO_IO: u64 = 4 << 20;
 
-/// How it is sent.
+/// The link and its settings.
 #[derive(Clone, Debug, Args)]
 pub struct LinkArgs {
     /// Bytes of one read or write.
@@ -174,7 +174,7 @@ impl LinkArgs {
     }
 }
 
-/// How many bytes one read or write has.
+/// The length of one read or write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IoSize {
     /// Chosen for the link.
@@ -233,7 +233,7 @@ impl NoDelay {
     }
 }
 
-/// How many reads, and how many writes, are under way at once.
+/// The number of reads, and of writes, in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueDepth {
     /// Chosen from the round trip time.

@@ -14,7 +14,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(60);
 /// How often it may be written.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How it is told.
+/// What the program prints.
 #[derive(Clone, Debug, Args)]
 pub struct OutputArgs {
     /// Show errors only, as --progress none.
@@ -54,7 +54,7 @@ impl OutputArgs {
         self.mode() == ProgressMode::None
     }
 
-    /// How progress is shown.
+    /// The way in which progress is shown.
     pub fn mode(&self) -> ProgressMode {
         if self.quiet { ProgressMode::None } else { self.progress }
     }
@@ -64,7 +64,7 @@ impl OutputArgs {
         self.verbose > 0 && !self.is_silent()
     }
 
-    /// What is logged where `RUST_LOG` says nothing.
+    /// Returns the log level where `RUST_LOG` says nothing.
     pub fn usually(&self) -> Usually {
         if self.is_silent() {
             Usually::Silence

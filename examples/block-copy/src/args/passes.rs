@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
 
-/// How a source in use is copied.
+/// The passes over a source in use.
 #[derive(Clone, Debug, Args)]
 pub struct PassArgs {
     /// Copy in passes; CMD lists what changed since the last one.
@@ -18,8 +18,8 @@ pub struct PassArgs {
     pub ranges_from: Option<String>,
     /// How long the last pass may take, as 2s.
     ///
-    /// Nobody may write to the source during the last pass. Passes are repeated until the next one will be as short as
-    /// this, or more of them do not help.
+    /// No program may write to the source during the last pass. Passes are repeated until the next one will be as
+    /// short as this, or more of them do not help.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = time::parse,
           requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub downtime: Duration,
@@ -56,7 +56,7 @@ impl Default for PassArgs {
     }
 }
 
-/// What is done where more passes do not help.
+/// The action where more passes do not help.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum WhenNotConverging {
     /// Makes the last pass, however long it takes.

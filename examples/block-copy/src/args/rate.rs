@@ -6,7 +6,7 @@ use clap::Args;
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::shaping::Rate;
 
-/// How fast it may go.
+/// The limits of the rate.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RateArgs {
     /// Limit reads from a unit, and writes to one, as 40mbit or 5MB/s.

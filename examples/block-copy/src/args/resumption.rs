@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::{Size, SizeError};
 
-/// How it goes on after an end before its time.
+/// The resumption after an interruption.
 #[derive(Clone, Debug, Args)]
 pub struct ResumptionArgs {
     /// Record in FILE what is written and flushed.
@@ -41,7 +41,7 @@ impl Default for ResumptionArgs {
     }
 }
 
-/// What becomes of bytes that the medium of the source does not give.
+/// The treatment of bytes that the medium of the source cannot read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum OnReadError {
     /// Ends the copy.
@@ -50,7 +50,7 @@ pub enum OnReadError {
     Skip,
 }
 
-/// How many bytes one flush covers at most, 64 KiB to 1 TiB.
+/// The most bytes that one flush covers, 64 KiB to 1 TiB.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlushBytes(pub Size);
 

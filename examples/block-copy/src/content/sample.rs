@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 pub(crate) enum Place {
     /// A byte from the beginning.
     Start(u64),
-    /// So many bytes before the end.
+    /// This number of bytes before the end.
     End(u64),
     /// The last multiple of `unit` that is `before` bytes from the end at least.
     AlignedEnd {

@@ -12,7 +12,7 @@ use crate::activity::Awaited;
 use crate::error::Error;
 use crate::side::Side;
 
-/// What a server of the Network Block Device protocol exports.
+/// An export of a server of the Network Block Device protocol.
 #[derive(Clone, Debug)]
 pub struct ExportEnd {
     device: NbdDevice,
@@ -70,7 +70,7 @@ impl ExportEnd {
         &self.uri
     }
 
-    /// The same as a text.
+    /// Returns the address as text.
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }

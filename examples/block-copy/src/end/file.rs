@@ -29,14 +29,14 @@ pub struct FileEnd {
     is_standard_output: bool,
 }
 
-/// How a destination is opened.
+/// The way in which a destination is opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Access {
-    /// It shall be verified.
+    /// Whether it shall be verified.
     pub reads_back: bool,
     /// A file that is missing is created.
     pub creates: bool,
-    /// What is in use is written to all the same.
+    /// Whether a destination in use is written to.
     pub overrides_use: bool,
 }
 

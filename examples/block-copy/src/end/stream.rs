@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// A pipe, a terminal, a character device, or a file that somebody else has opened.
+/// A pipe, a terminal, a character device, or a file that another process has opened.
 #[derive(Clone, Debug)]
 pub struct StreamEnd {
     file: Arc<File>,

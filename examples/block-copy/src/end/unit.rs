@@ -150,17 +150,17 @@ impl UnitEnd {
         ]
     }
 
-    /// How many reads or writes of `io_size` bytes keep its sessions busy by now.
+    /// Returns the number of reads or writes of `io_size` bytes that keep its sessions busy.
     pub fn queue_depth(&self, io_size: usize) -> usize {
         self.disk.queue_depth(io_size)
     }
 
-    /// The same where it is only read.
+    /// Returns that number where the unit is only read.
     pub fn read_depth(&self, io_size: usize) -> usize {
         self.disk.read_depth(io_size)
     }
 
-    /// What the tuner has decided about the connection of the first session.
+    /// Returns the plan of the tuner for the connection of the first session.
     pub fn plan(&self) -> Option<Plan> {
         self.disk.unit().session().plan()
     }
@@ -178,7 +178,7 @@ impl UnitEnd {
         Some(self.plan()?.link.rtt?.min)
     }
 
-    /// What was agreed at login.
+    /// The parameters agreed at login.
     pub fn negotiated(&self) -> Negotiated {
         self.disk.unit().session().negotiated()
     }
@@ -189,7 +189,7 @@ impl UnitEnd {
         self
     }
 
-    /// How many commands were sent again.
+    /// Returns the number of commands that were sent again.
     pub fn retries(&self) -> u64 {
         self.disk.retries()
     }

@@ -18,7 +18,7 @@ pub(super) fn check(args: &Args) -> Result<(), Error> {
     let is_written_to = ranges_from.is_some() && before_last_pass.is_none();
     if is_written_to && args.content.verify == VerifyMode::Read {
         return Err(Error::Usage(
-            "--verify compares with a source that nobody writes to any more; add --before-last-pass, or compare with \
+            "--verify compares with a source that no program writes to any more; add --before-last-pass, or compare with \
              what was written by --verify=digests",
         ));
     }

@@ -31,12 +31,12 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 
-/// What came of a look at a destination.
+/// The result of a verification.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Verified {
-    /// How many bytes were equal.
+    /// The number of equal bytes.
     pub bytes: u64,
-    /// How long it took.
+    /// The time that it took.
     pub time: Duration,
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
         Ok(Some(sample)) => look.take_destination(args, ends, &sample)?,
         Ok(None) if is_wanted && args.guard.if_blank => {
             return Err(Error::Usage(
-                "nobody knows whether a stream is blank; leave --if-blank out, or write to a file or a unit",
+                "it is not known whether a stream is blank; leave --if-blank out, or write to a file or a unit",
             ));
         }
         Err(cause) if args.guard.if_blank => {

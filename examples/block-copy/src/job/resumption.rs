@@ -13,7 +13,7 @@ use crate::ends::Ends;
 use crate::error::Error;
 
 const SHORTENED: &str =
-    "the destination is shorter than what it says to be there; remove it to begin anew";
+    "the destination is shorter than what it says to be there; remove it to begin from the start";
 
 /// What an earlier run has done, and where this one keeps what is done.
 #[derive(Clone, Debug)]

@@ -262,9 +262,9 @@ async fn while_a_lost_session_is_opened_again() {
     let output = ends(child).await;
     // The answer of the first write may have been lost with the session.
     let answered =
-        ["4 KiB under way, which may be written or not", "4 KiB were written and not flushed"];
-    let lost = ["8 KiB under way, which may be written or not"];
-    let is_lost = String::from_utf8_lossy(&output.stderr).contains("8 KiB under way");
+        ["4 KiB in flight, which may be written or not", "4 KiB were written and not flushed"];
+    let lost = ["8 KiB in flight, which may be written or not"];
+    let is_lost = String::from_utf8_lossy(&output.stderr).contains("8 KiB in flight");
     was_interrupted(&output, if is_lost { &lost } else { &answered });
     drop(connection);
 }
@@ -280,7 +280,7 @@ async fn while_a_busy_unit_is_waited_for() {
     input.write_all(&pattern(CHUNK)).unwrap();
     until(&mut child, || rig.server.with(|target| target.commands().len()) > before + 2).await;
     signal(&child, "-TERM");
-    was_interrupted(&ends(child).await, &["4 KiB under way", "4 KiB were written and not flushed"]);
+    was_interrupted(&ends(child).await, &["4 KiB in flight", "4 KiB were written and not flushed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -349,7 +349,7 @@ async fn while_standard_output_is_full() {
     let mut output = child.stdout.take().unwrap();
     output.read_exact(&mut [0]).unwrap();
     signal(&child, "-TERM");
-    was_interrupted(&ends(child).await, &["1 MiB under way, which may be written or not"]);
+    was_interrupted(&ends(child).await, &["1 MiB in flight, which may be written or not"]);
 }
 
 /// The copy is complete, but nobody takes the object that says so.
@@ -372,7 +372,7 @@ async fn while_nobody_reads_the_result() {
     let mut said = String::new();
     errors.read_to_string(&mut said).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.ends_with("nobody read it; the copy itself is complete\n"), "{said}");
+    assert!(said.ends_with("no program read it; the copy itself is complete\n"), "{said}");
     drop(reader);
 }
 

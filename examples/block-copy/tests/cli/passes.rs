@@ -122,7 +122,7 @@ async fn pass_by_pass_until_the_last_which_nobody_disturbs() {
     ] {
         assert!(said.contains(part), "{said:?} does not say {part:?}");
     }
-    assert!(!said.contains("warning") && !said.contains("nobody was kept"), "{said}");
+    assert!(!said.contains("warning") && !said.contains("no program was kept"), "{said}");
     rig.assert_clean();
 }
 
@@ -133,7 +133,7 @@ async fn where_nobody_is_kept_from_writing_that_is_said() {
     let output = in_use.copy(&rig.url(), &["--downtime", "1000s", "--json-lines"]);
     let said = succeeds(&output);
     assert!(
-        said.contains("nobody was kept from writing to the source during the last pass"),
+        said.contains("no program was kept from writing to the source during the last pass"),
         "{said}"
     );
     assert!(rig.disk.holds(0, &in_use.now()));

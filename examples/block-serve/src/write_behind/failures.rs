@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(super) struct Failures {
     count: u64,
     last: Option<Arc<io::Error>>,
-    /// Somebody was told of the last one.
+    /// Whether a handle has reported the last one.
     is_told: bool,
     /// Those since a change went well.
     run: Run,

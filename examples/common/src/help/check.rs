@@ -1,4 +1,4 @@
-//! What the help of every program keeps to. The tests of the programs call this.
+//! The rules for the help of every program. The tests of the programs call this.
 
 use clap::{Arg, Command};
 
@@ -28,7 +28,7 @@ pub fn words_to_replace(text: &str) -> Vec<String> {
     found.map(|(word, instead)| format!("{word:?}; write instead: {instead}")).collect()
 }
 
-/// What is wrong with the help of a program; nothing where all is well.
+/// Returns the faults in the help of a program; nothing where all is well.
 #[must_use]
 pub fn faults<A: Documented>() -> Vec<String> {
     short(command::<A>()).debug_assert();

@@ -107,7 +107,7 @@ async fn while_nobody_reads_the_report() {
         panic!("the program does not obey: {:?}", end.await.unwrap());
     };
     let said = stderr(&output.unwrap());
-    assert!(said.ends_with("standard output: interrupted while nobody read it\n"), "{said}");
+    assert!(said.ends_with("standard output: interrupted while no program read it\n"), "{said}");
     drop(reader);
 }
 

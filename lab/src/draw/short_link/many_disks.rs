@@ -21,7 +21,7 @@ pub(super) fn tell(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
     }
     part.subheading("Many disks in one process");
     part.paragraph(
-        "Each disk has a session of its own, or is a unit of a target to which one session leads for all, with reads of 4 KiB, four under way: what a \
+        "Each disk has a session of its own, or is a unit of a target to which one session leads for all, with reads of 4 KiB, four in flight: what a \
          read costs, how much of that is spent outside the kernel, and how it compares with a lone disk and with libiscsi, whose sessions share one \
          epoll(7). The session alone is this project's state machine \
          on the runtime's sockets, without paths, time limits and a tuner: an initiator on top of it comes to more. And the processor's seconds in a \

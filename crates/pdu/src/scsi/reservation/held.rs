@@ -20,7 +20,7 @@ pub struct HeldReservation {
 pub struct Reservation {
     /// The key of the holder; none where all registrants hold it.
     pub key: ReservationKey,
-    /// Who may do what.
+    /// The type of the reservation: the access that it permits.
     pub reservation_type: ReservationType,
     /// SCOPE: 0, the whole unit; other codes are obsolete.
     pub scope: u8,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What a nexus is registered by: eight bytes that mean nothing to the unit (SPC-4 §5.13.1).
+/// The key of a registration: eight bytes that mean nothing to the unit (SPC-4 §5.13.1).
 ///
 /// Several nexuses may share one key, as all those of a host do that is to be fenced as a whole. Zero is no key:
 /// it stands for "not registered".

@@ -1,7 +1,8 @@
-//! Persistent reservations: which initiators may use a unit, and who says so (SPC-4 §5.13, §6.15, §6.16).
+//! Persistent reservations: which initiators may use a unit (SPC-4 §5.13, §6.15, §6.16).
 //!
 //! An initiator registers a key with the unit for each I_T nexus: its own name and ISID, and the port it came
-//! through. Whoever has registered may reserve the unit, and may remove the registration of another by its key.
+//! through. A registered nexus may reserve the unit, and may remove the registration of another nexus by its
+//! key.
 //!
 //! | File | Noun |
 //! |---|---|

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Who may do what while a unit is reserved (SPC-4 §6.15.3.4).
+/// Types of a reservation: the access that other nexuses have (SPC-4 §6.15.3.4).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ReservationType {
     /// 1h: the holder alone writes, everyone reads.

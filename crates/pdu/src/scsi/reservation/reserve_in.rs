@@ -2,7 +2,7 @@
 
 use crate::scsi::{Cdb, operation};
 
-/// What PERSISTENT RESERVE IN asks (SPC-4 §6.15, service actions).
+/// Service actions of PERSISTENT RESERVE IN (SPC-4 §6.15).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PersistentReserveIn {
     /// 00h: the keys that are registered; answered by [`RegisteredKeys`](super::RegisteredKeys).

@@ -4,7 +4,7 @@ use super::{ReservationKey, ReservationType};
 use crate::scsi::{Cdb, operation};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// What PERSISTENT RESERVE OUT changes (SPC-4 §6.16, service actions).
+/// Service actions of PERSISTENT RESERVE OUT (SPC-4 §6.16).
 ///
 /// Each speaks for the nexus that it comes over. Registrations of other nexuses (SPEC_I_PT), and moving a
 /// reservation to one, have no form here.
@@ -47,7 +47,7 @@ pub enum PersistentReserveOut {
     Reserve {
         /// The key of the nexus.
         key: ReservationKey,
-        /// Who may do what from then on.
+        /// The type of the reservation from then on.
         reservation_type: ReservationType,
     },
     /// 02h: gives the reservation up that the nexus holds.
@@ -69,16 +69,16 @@ pub enum PersistentReserveOut {
         /// The key of those that lose their registration; none, where all registrants hold the
         /// reservation, for all others.
         victim: ReservationKey,
-        /// Who may do what from then on, if the reservation is taken over.
+        /// The type of the reservation from then on, if it is taken over.
         reservation_type: ReservationType,
     },
     /// 05h: the same, and ends the commands that came over their nexuses.
     PreemptAndAbort {
-        /// As in [`Preempt`](Self::Preempt).
+        /// The key of this nexus, as in [`Preempt`](Self::Preempt).
         key: ReservationKey,
-        /// As in [`Preempt`](Self::Preempt).
+        /// The key to remove, as in [`Preempt`](Self::Preempt).
         victim: ReservationKey,
-        /// As in [`Preempt`](Self::Preempt).
+        /// The type of the reservation, as in [`Preempt`](Self::Preempt).
         reservation_type: ReservationType,
     },
 }

@@ -6,11 +6,12 @@ use std::fmt;
 
 /// The initiator port of a nexus (SPC-4 §7.6.4).
 ///
-/// Displays as administrators know it: an iSCSI name, with `,i,0x` and the ISID behind it where they are told.
+/// Displays as administrators know it: an iSCSI name, followed by `,i,0x` and the ISID if the target reports
+/// it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum TransportId {
-    /// iSCSI: the name of the initiator, and the ISID of its session in twelve digits if the unit tells it
-    /// (SPC-4 §7.6.4.6).
+    /// iSCSI: the name of the initiator, and the ISID of its session in twelve digits if the unit reports
+    /// it (SPC-4 §7.6.4.6).
     Iscsi {
         /// The initiator's name; bytes outside printable ASCII are `\x81` and the like.
         name: String,
@@ -34,7 +35,7 @@ const WITH_ISID: u8 = 0b01;
 const SEPARATOR: &str = ",i,0x";
 
 impl TransportId {
-    /// The ISID of the session, if the unit tells it and it has at most twelve digits.
+    /// The ISID of the session, if the unit reports it and it has at most twelve digits.
     pub fn isid(&self) -> Option<Isid> {
         let Self::Iscsi { isid: Some(digits), .. } = self else { return None };
         let [0, 0, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes() else {

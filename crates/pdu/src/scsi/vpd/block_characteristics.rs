@@ -3,12 +3,12 @@
 use super::page::page;
 use crate::scsi::FormatError;
 
-/// How fast the medium turns (SBC-3 §6.5).
+/// The rotation rate of the medium (SBC-3 §6.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MediumRotationRate {
     /// The device does not say.
     NotReported,
-    /// It does not turn: flash, memory.
+    /// The medium does not rotate: flash, memory.
     NonRotating,
     /// Turns a minute, 1025 to 65534.
     PerMinute(u16),
@@ -31,7 +31,7 @@ impl MediumRotationRate {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct BlockDeviceCharacteristics {
-    /// How fast the medium turns.
+    /// The rotation rate of the medium.
     pub medium_rotation_rate: MediumRotationRate,
     /// NOMINAL FORM FACTOR, 0 to 15; 0 if not reported.
     pub nominal_form_factor: u8,

@@ -20,17 +20,17 @@ pub struct DeviceIdentification {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Designator {
-    /// What is named.
+    /// The thing that is named.
     pub association: Association,
-    /// Who makes sure that the name is the only one of its kind.
+    /// The scheme by which the name is unique.
     pub designator_type: DesignatorType,
-    /// How the bytes are to be read.
+    /// The encoding of the bytes.
     pub code_set: CodeSet,
     /// The name itself.
     pub bytes: Vec<u8>,
 }
 
-/// What a designator names.
+/// Things that a designator may name.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Association {
     /// The logical unit, the same through every port.
@@ -43,7 +43,7 @@ pub enum Association {
     Reserved,
 }
 
-/// How the bytes of a designator are to be read.
+/// Encodings of the bytes of a designator.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum CodeSet {
     /// Binary values.
@@ -77,7 +77,7 @@ pub enum DesignatorType {
     Md5LogicalUnit,
     /// A text such as an iSCSI name.
     ScsiNameString,
-    /// What the transport protocol defines.
+    /// A name that the transport protocol defines.
     ProtocolSpecificPort,
     /// A UUID (SPC-5).
     Uuid,
@@ -192,8 +192,8 @@ impl Designator {
     }
 
     /// Whether no other unit in the world has this name: NAA, EUI-64, UUID or SCSI name string of the unit. A locally
-    /// assigned NAA, and a name of the vendor's own, may be given twice; so may one of the company 0, which is nobody's:
-    /// every tgt has those, and numbers its units from 1 on.
+    /// assigned NAA, and a name of the vendor's own, may be given twice; so may a name of company 0, which is assigned
+    /// to no vendor: every tgt uses it, and numbers its units from 1.
     pub fn is_unique(&self) -> bool {
         self.rank().is_some_and(|rank| rank <= UNIQUE) && self.has_company()
     }

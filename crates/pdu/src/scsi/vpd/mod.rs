@@ -1,6 +1,6 @@
 //! Vital product data: identity and limits of a device, page by page (SPC-4 §7.8, SBC-3 §6.5).
 //!
-//! | Page | Type | What it tells |
+//! | Page | Type | Contents |
 //! |---|---|---|
 //! | 00 | [`SupportedPages`] | which pages there are |
 //! | 80 | [`UnitSerialNumber`] | the vendor's serial number |

@@ -6,8 +6,8 @@ use crate::scsi::fields::Fields;
 /// Length of the header that every page begins with, bytes.
 pub(super) const HEADER_LEN: usize = 4;
 
-/// How long a page is by its own account, header included, bytes: more than `data` if that is only
-/// its beginning. `None` if it is another page, or too short to say.
+/// Returns the length of a page by its header, header included, bytes: more than `data` if `data`
+/// is only its beginning. `None` if it is another page, or too short to say.
 pub fn page_len(data: &[u8], page: u8) -> Option<usize> {
     let &[_, code, high, low, ..] = data else { return None };
     (code == page).then(|| HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
