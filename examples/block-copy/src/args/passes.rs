@@ -33,7 +33,7 @@ pub struct PassArgs {
     /// command of --ranges-from runs once more.
     #[arg(long, value_name = "CMD", requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub before_last_pass: Option<String>,
-    /// If more passes do not help.
+    /// What to do if more passes do not help.
     #[arg(long, value_name = "finish|stop", value_enum, default_value_t = WhenNotConverging::Finish,
           requires = "ranges_from", help_heading = heading::SOURCE_IN_USE)]
     pub when_not_converging: WhenNotConverging,

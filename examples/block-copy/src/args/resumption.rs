@@ -20,7 +20,7 @@ pub struct ResumptionArgs {
     /// If there is no checkpoint yet, all is copied. A checkpoint of another source or destination is refused.
     #[arg(long, requires = "checkpoint", help_heading = heading::RESUME_AND_VERIFY)]
     pub resume: bool,
-    /// At bytes of the source that cannot be read.
+    /// What to do at bytes that cannot be read.
     #[arg(long, value_name = "stop|skip", value_enum, default_value_t = OnReadError::Stop, help_heading = heading::RESUME_AND_VERIFY)]
     pub on_read_error: OnReadError,
     /// Bytes between two flushes, at most.
