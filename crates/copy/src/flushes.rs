@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::flush_pace::FlushPace;
-use crate::options::Options;
+use crate::options::CopyOptions;
 
 /// After so many losses without a flush that went well between them, the destination is given up.
 const MAX_LOSSES: u32 = 3;
@@ -30,7 +30,7 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    pub(crate) fn new(options: &Options, is_at_end_only: bool) -> Self {
+    pub(crate) fn new(options: &CopyOptions, is_at_end_only: bool) -> Self {
         Self {
             pace: FlushPace::new(options.flush_bytes, options.flush_interval),
             is_at_end_only,
@@ -120,12 +120,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_and_bytes_make_a_flush_due_unless_only_the_end_does() {
         let begun = Instant::now();
-        let (timed, at_end) =
-            (Flushes::new(&Options::default(), false), Flushes::new(&Options::default(), true));
+        let (timed, at_end) = (
+            Flushes::new(&CopyOptions::default(), false),
+            Flushes::new(&CopyOptions::default(), true),
+        );
         assert_eq!((timed.due(0), at_end.due(0)), (None, None));
         assert!(timed.due(1).is_some_and(|due| due > begun));
         assert!(!timed.is_due(1) && timed.is_due(1 << 30));
-        tokio::time::advance(Options::default().flush_interval).await;
+        tokio::time::advance(CopyOptions::default().flush_interval).await;
         assert!(timed.is_due(1) && !timed.is_due(0));
         assert_eq!(at_end.due(1 << 30), None);
         assert!(!at_end.is_due(1 << 30));

@@ -29,7 +29,7 @@ pub enum Verdict {
         /// went.
         passes: u32,
     },
-    /// The last pass is short enough: let nobody write any more, and make it.
+    /// The last pass is short enough: stop all writes, and make it.
     Last {
         /// How long it will take.
         last: Duration,
