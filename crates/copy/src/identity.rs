@@ -18,8 +18,8 @@ use crate::regular_file::{made, place};
 /// finer than the other.
 const TICK: Duration = Duration::from_millis(20);
 const COARSE_TICK: Duration = Duration::from_secs(2);
-const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that nothing tells it from another one \
-                             later; leave --checkpoint out, or keep it elsewhere";
+const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
+                             copy it without a checkpoint, or keep it on another file system";
 
 /// The identity of an end of a copy, by which a later run recognizes it: what it is, and how much it holds. An address is
 /// no part of it, because addresses change.

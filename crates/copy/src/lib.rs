@@ -203,3 +203,8 @@ pub use verify::{Difference, Verify, VerifyError};
 pub mod simulation {
     pub use crate::host_files::{HostFiles, KeptFile, NewFile};
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -106,7 +106,7 @@
 //!
 //! [`Disk::stats`] is a snapshot of what callers have asked for, with a histogram of how long it took,
 //! and of what each session has carried; nothing in it gets less when a session is lost.
-//! [`DiskStats::samples`] names it for a system that collects metrics; the feature `serde` makes it
+//! [`write_metrics`] writes it for Prometheus and what else collects metrics; the feature `serde` makes it
 //! `Serialize`. What is logged through `tracing` stands in spans with target, LUN and ISID. A session
 //! that is opened anew keeps its ISID, and [`SessionKey`] tells it from the one before.
 //!
@@ -185,6 +185,7 @@ pub use error::{ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFail
 pub use handles::disk::Disk;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
+pub use multipath::exposition::{MetricsFormat, write_metrics};
 pub use multipath::samples::{Sample, SampleKind};
 pub use multipath::spread::{Spread, Waiting};
 pub use multipath::stats::{DiskStats, SessionStats};
@@ -197,6 +198,7 @@ pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
+pub use session::discovered_target::DiscoveredTarget;
 pub use session::path_check::PathCheck;
 pub use shaper::Shaper;
 pub use state::capacity::Capacity;
@@ -219,10 +221,10 @@ pub use iscsi_pdu::{
     TaskAttribute, TaskFunction,
 };
 pub use iscsi_session::{
-    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget,
-    LoginError, LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload,
-    ProtocolError, ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials,
-    TaskError, Timeouts, Timer, TransportError, UnknownChapAlgorithm,
+    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, LoginError,
+    LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload, ProtocolError,
+    ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials, TaskError, Timeouts,
+    Timer, TransportError, UnknownChapAlgorithm,
 };
 
 /// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).

@@ -16,7 +16,7 @@ use crate::url::portal_name;
 
 /// What was counted of a disk since it was opened: a snapshot.
 ///
-/// Two of them give a rate: [`since`](Self::since). [`samples`](Self::samples) are for a system that
+/// Two of them give a rate: [`since`](Self::since). [`write_metrics`](crate::write_metrics) is for a system that
 /// collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
 /// `Serialize`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +28,8 @@ pub struct DiskStats {
     /// The number of the unit.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::lun"))]
     pub lun: Lun,
+    /// The capacity of the unit now, bytes.
+    pub capacity: u64,
     /// Requests as callers see them: one that is sent again, or over two sessions, counts once, and
     /// takes as long as its caller waits for it, for memory and for a session too.
     pub requests: RequestStats,
@@ -60,6 +62,9 @@ pub struct SessionStats {
     pub key: SessionKey,
     /// The portal it is connected to.
     pub portal: String,
+    /// The round-trip time of its leading connection, by TCP; `None` until it was measured.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::some_seconds"))]
+    pub round_trip: Option<Duration>,
     /// Commands of this disk: each try counts, and takes as long as this session has it.
     pub commands: RequestStats,
     /// Commands that were sent again over this session.
@@ -92,6 +97,7 @@ impl DiskStats {
         Self {
             target: self.target.clone(),
             lun: self.lun,
+            capacity: self.capacity,
             requests: self.requests.since(&earlier.requests),
             retries: self.retries.saturating_sub(earlier.retries),
             duplicates: self.duplicates.saturating_sub(earlier.duplicates),
@@ -110,6 +116,7 @@ impl SessionStats {
         Self {
             key: self.key,
             portal: self.portal.clone(),
+            round_trip: self.round_trip,
             commands: self.commands.since(&earlier.commands),
             retries: self.retries.saturating_sub(earlier.retries),
         }
@@ -138,9 +145,11 @@ impl Paths<Path> {
         };
         let sessions = open.iter().zip(each).map(|((_, path), commands)| {
             let session = path.unit.session();
+            let link = session.of_plan(|plan| plan.link);
             SessionStats {
                 key: session.key(),
                 portal: session.portal().map(portal_name).unwrap_or_default(),
+                round_trip: link.and_then(|link| link.rtt.map(|_| link.round_trip())),
                 commands: commands.into_stats(),
                 retries: session.retries(),
             }
@@ -186,7 +195,7 @@ impl fmt::Display for DiskStats {
 
 impl fmt::Display for SessionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, portal, commands, retries } = self;
+        let Self { key, portal, commands, retries, .. } = self;
         let count = Count(commands.requests(), "command");
         let bytes = Size(commands.reads.bytes + commands.writes.bytes);
         write!(f, "session {key} with {portal}: {count}, {bytes}")?;
@@ -252,10 +261,17 @@ mod serialize {
     use std::time::Duration;
 
     use iscsi_pdu::scsi::Lun;
-    use serde::Serializer;
+    use serde::{Serialize, Serializer};
 
     pub(super) fn lun<S: Serializer>(lun: &Lun, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(lun)
+    }
+
+    pub(super) fn some_seconds<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.as_secs_f64()).serialize(serializer)
     }
 
     pub(super) fn seconds<S: Serializer>(

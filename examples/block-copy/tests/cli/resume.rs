@@ -203,7 +203,7 @@ fn a_file_in_the_place_of_the_destination_is_another_one() {
         fails(&block_copy(&arguments(&source, &copy, &map, &["--resume"])), 1, &[part]);
     };
     fs::File::options().write(true).open(&copy).unwrap().set_len(100).unwrap();
-    resumed("somebody else has written to it");
+    resumed("another program has written to it");
     // As after a kill, when nobody has noted how long it was.
     let text = fs::read_to_string(&map).unwrap();
     let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("# left: "));
@@ -240,7 +240,7 @@ fn a_destination_that_others_have_written_to_is_refused() {
             let refused = block_copy(&arguments(&source, &copy, &map, &["--resume"]));
             let parts = [
                 "checkpoint ",
-                "somebody else has written to it",
+                "another program has written to it",
                 "remove it to begin from the start",
             ];
             fails(&refused, 1, &parts);
