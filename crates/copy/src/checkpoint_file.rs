@@ -88,8 +88,8 @@ impl CheckpointFile {
         Ok(Some(flushed))
     }
 
-    /// [Loads](Self::load) what an earlier run has left, and writes it again, or a file that says that nothing is done: so it
-    /// is known before the copy begins whether the file can be written. `held` is the length of a destination that is a file,
+    /// Reads what an earlier run has left, as [`load`](Self::load), and writes it again, or a file that says that nothing is
+    /// done: so it is known before the copy begins whether the file can be written. `held` is the length of a destination that is a file,
     /// from where the copy is written on; `total` the length of the source. Returns `None` if there was no such file.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::window::Window;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Where bytes go.
+/// The destination of a copy: a device, a file or a stream.
 #[derive(Clone)]
 pub struct Destination {
     kind: Kind,

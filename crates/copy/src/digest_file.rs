@@ -41,7 +41,7 @@ struct Journal {
 }
 
 impl Digests {
-    /// What a file says of this destination; `None` if there is no such file. It is only read.
+    /// Reads the digests of this destination from a file; `None` if there is no such file. It is only read.
     ///
     /// # Errors
     /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a

@@ -60,7 +60,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What a destination holds, block by block, as far as a flush has covered it. Blocks begin at multiples
+/// The digests of the blocks of a destination, as far as a flush has covered them. Blocks begin at multiples
 /// of their size; the last one of a copy may be shorter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Digests {
@@ -71,7 +71,7 @@ pub struct Digests {
     zeros: RangeSet,
 }
 
-/// Why text is no list of digests, or not one of this destination.
+/// The reason why a text is no list of digests, or not one of this destination.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum DigestsError {

@@ -165,8 +165,8 @@ impl CopyOptions {
     /// others covers what comes onto the medium within 0.75 s, by the time that the last one took: a
     /// target may keep a large cache before a slow medium, and answer nothing while it is flushed.
     ///
-    /// At most twice what a flush covers, and one request more, is at any time written or under way and not in a flush
-    /// that has ended and a checkpoint that says so: it is what one loss of a cache, or of this process, costs. A
+    /// At most twice what a flush covers, and one request more, is at any time written or in flight and not in a flush
+    /// that has ended and a checkpoint that records it: it is what one loss of a cache, or of this process, costs. A
     /// stream is flushed when half of the memory is full, too, because it cannot be read again.
     #[must_use]
     pub fn with_flush_bytes(mut self, bytes: u64) -> Self {

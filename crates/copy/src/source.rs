@@ -20,7 +20,7 @@ use crate::window::Window;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Where bytes come from.
+/// The source of a copy: a device or a stream.
 #[derive(Clone)]
 pub struct Source {
     kind: Kind,

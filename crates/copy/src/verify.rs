@@ -71,7 +71,7 @@ pub enum VerifyError {
     Cancelled,
 }
 
-/// Where two ends differ first.
+/// The first place where two ends differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Difference {
     /// At this byte.

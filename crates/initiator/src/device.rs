@@ -1,6 +1,6 @@
 //! A device of bytes: what a disk has in common with a file, a stripe over several disks, or memory.
 //!
-//! Whoever moves bytes needs no more of a [`Disk`](crate::Disk) than this, and can be tried on a device
+//! Code that moves bytes needs no more of a [`Disk`](crate::Disk) than this, and can be tried on a device
 //! of its own:
 //!
 //! ```
@@ -83,7 +83,7 @@ pub use iscsi_session::BufferPool;
 
 use crate::error::Error;
 
-/// What a request to a [`Device`] gives in time.
+/// The result of a request to a [`Device`], when it has ended.
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// The most zeros that are sent at once, bytes.
@@ -91,59 +91,60 @@ const MAX_ZEROS: usize = 1 << 20;
 
 /// A device of bytes.
 ///
-/// Requests have any offset and length; a device splits what it cannot do at once. Many may be under
-/// way at a time. They have no order among each other, but a request that begins after the end of a
-/// write sees its data. Dropping a future gives its request up: a write may have been carried out in
-/// part or not at all, but a later write to the same bytes comes after it.
+/// Requests have any offset and length; a device splits those that are too long for it. Many may be in flight concurrently.
+/// They have no order among each other, but a request that begins after the end of a write sees its data. Dropping a
+/// future gives its request up: a write may have been carried out in part or not at all, but a later write to the same
+/// bytes comes after it.
 ///
 /// The errors of a [`Disk`](crate::Disk) hold an [`Error`], which
 /// [`get_ref`](io::Error::get_ref) and `downcast_ref` get at.
 pub trait Device: fmt::Debug + Send + Sync {
-    /// The capacity, bytes.
+    /// Returns the capacity, bytes.
     fn capacity(&self) -> u64;
 
-    /// What the device can do, and how it is used best.
+    /// Returns what the device can do, and how it is used best.
     fn limits(&self) -> DeviceLimits;
 
-    /// How many requests of so many bytes keep the device busy by now; at least 1.
+    /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least 1.
     fn queue_depth(&self, io_size: usize) -> usize {
         _ = io_size;
         1
     }
 
-    /// The same for whoever only reads, which may take fewer; unless the device tells otherwise
+    /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are no writes. The default is
     /// [`queue_depth`](Self::queue_depth).
     fn read_depth(&self, io_size: usize) -> usize {
         self.queue_depth(io_size)
     }
 
-    /// How often the device has told, or may have told, that it does not hold what it held, though nothing was
-    /// written through it: while the number stays the same, what was read before may be kept. 0 of a device
-    /// that tells no such thing; of a disk [`Disk::attentions`](crate::Disk::attentions).
+    /// Counts the reports that the device may not hold what it held, though nothing was written through it. While the number
+    /// stays the same, what was read before may be kept. 0 of a device that reports no such thing; of a disk
+    /// [`Disk::attentions`](crate::Disk::attentions).
     fn attentions(&self) -> u64 {
         0
     }
 
-    /// By what a later process [ends](Self::end_left) what this one leaves under way where it is killed: one line of text, to
-    /// be kept before anything is written. `None` of a device where nothing outlives its process.
+    /// Returns the line of text by which a later process [ends](Self::end_left) the requests that this process leaves in flight
+    /// if it is killed. Keep it before anything is written. `None` of a device whose requests end with the process.
     fn leaves(&self) -> Option<String> {
         None
     }
 
-    /// Ends what a process that is gone has left under way, as it has [told](Self::leaves): afterwards none of it changes
-    /// the device any more.
+    /// Ends the requests that an earlier process has left in flight, by the line that its device has
+    /// [returned](Self::leaves): afterwards none of them changes the device any more.
     ///
     /// # Errors
     /// When nothing proves that.
-    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
-        _ = told;
+    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
+        _ = left;
         Box::pin(async {
             let why = Error::Unsupported("ending what another process has left");
             Err(io::Error::new(io::ErrorKind::Unsupported, why))
         })
     }
 
-    /// Whether no request that has ended can change the device any more: one that was sent twice may still be under way.
+    /// Returns whether no request that has ended can change the device any more: one that was sent twice may still be in
+    /// flight.
     fn is_settled(&self) -> bool {
         true
     }
@@ -154,8 +155,8 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// When the range is not on the device, or the device fails. The buffer is lost.
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut>;
 
-    /// The same with a buffer of `len` bytes that the pool gives, as late as the device can take it: what is only
-    /// asked for then holds no memory. Unless the device does better, at once.
+    /// Reads `len` bytes from `offset` on into a buffer of the pool. A device takes the buffer as late as it can, so that a
+    /// request that waits holds no memory. The default takes it immediately.
     ///
     /// # Errors
     /// As [`read_into`](Self::read_into).
@@ -192,17 +193,16 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// When the device fails, or may have lost such a write.
     fn flush(&self) -> IoFuture<'_, ()>;
 
-    /// Makes sure that this is still the device that was opened, where another one may take its place
-    /// without a word. What a request did before may be of the other one, if it is not.
+    /// Checks that this is still the device that was opened, if another one may take its place without a report. If it is
+    /// not, earlier requests may have gone to the other one.
     ///
     /// # Errors
-    /// When it is another one, or does not tell.
+    /// When it is another one, or does not answer.
     fn confirm(&self) -> IoFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Tells the device that the bytes of a range are not needed any more. What they read as
-    /// afterwards is not said; parts of the range that the device cannot give back stay as they are.
+    /// Gives the bytes of a range back, which are not needed any more. What they read as afterwards is not defined; parts of the range that the device cannot give back stay as they are.
     ///
     /// # Errors
     /// [`Unsupported`](io::ErrorKind::Unsupported) unless [`DeviceLimits::discard_granularity`] is
@@ -214,8 +214,7 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Makes a range read as zeros; the device may give its storage back. Without a way of its own the
-    /// device gets the zeros as data.
+    /// Makes a range read as zeros; the device may give its storage back. The default writes the zeros as data.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -223,7 +222,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         self.write_allocated_zeroes(offset, len)
     }
 
-    /// The same, and the range keeps its storage, or gets some: a later write needs none any more.
+    /// Makes a range read as zeros and keep its storage, or get some: a later write needs none. The default writes the zeros
+    /// as data.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -242,15 +242,15 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// What is known of the bytes of a range without reading them: extents in order, without a gap,
+    /// Returns what is known of the bytes of a range without reading them: extents in order, without a gap,
     /// from `offset` on; none of them empty, and no two neighbours in the same state. There is at least
     /// one unless the range is empty, and there are [`Extent::MAX_TOLD`] at most. They may end before the
     /// range does: ask again from the [end](Extent::end) of the last. A write that begins meanwhile may
     /// show or not.
     ///
     /// # Errors
-    /// When the range is not on the device, or the device fails. A device that does not know says
-    /// that all is data.
+    /// When the range is not on the device, or the device fails. A device that does not know reports
+    /// that all is data, as the default does.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
@@ -258,8 +258,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// The first of these extents, or its beginning, for a caller that wants no more: a device that can asks for
-    /// one only. `None` of an empty range.
+    /// Returns the first of the [extents](Self::extents) of a range, or its beginning. A device may find it faster than all.
+    /// `None` of an empty range.
     ///
     /// # Errors
     /// As [`extents`](Self::extents).
@@ -283,7 +283,7 @@ pub struct DeviceLimits {
     pub preferred_transfer: usize,
     /// Longer requests are split, bytes.
     pub max_transfer: usize,
-    /// [`Device::discard`] gives storage back, in multiples of so many bytes; `None` where it is not
+    /// [`Device::discard`] gives storage back, in multiples of this many bytes; `None` if it is not
     /// supported.
     pub discard_granularity: Option<u64>,
     /// [`Device::write_zeroes`] costs less than to write zeros as data.
@@ -310,7 +310,7 @@ impl Default for DeviceLimits {
     }
 }
 
-/// Bytes of a device in a row, of which the same is known.
+/// Consecutive bytes of a device in the same state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Extent {
@@ -340,12 +340,12 @@ impl Extent {
     /// The most extents of one answer: whatever a device holds, an answer takes little memory, and little time.
     pub const MAX_TOLD: usize = 4096;
 
-    /// An extent of so many bytes.
+    /// Creates an extent of `len` bytes.
     pub const fn new(offset: u64, len: u64, state: ExtentState) -> Self {
         Self { offset, len, state }
     }
 
-    /// Where the next one begins.
+    /// Returns where the next extent begins.
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -357,7 +357,7 @@ impl Extent {
 }
 
 impl ExtentState {
-    /// Whether the bytes read as zeros, so that they need not be read.
+    /// Returns whether the bytes read as zeros, so that they need not be read.
     pub const fn reads_zeros(self) -> bool {
         matches!(self, Self::Deallocated | Self::Anchored)
     }
