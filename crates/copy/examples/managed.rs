@@ -61,10 +61,10 @@ async fn copy(from: Source, to: Destination, map: &str, rate: &str) -> Result<()
 /// Prints what happens, until the copy has ended.
 async fn show(mut events: Events) {
     while let Some(event) = events.next().await {
-        match event {
-            Event::Progress(now) => println!("{} of {} bytes", now.done, now.total.unwrap_or(0)),
-            Event::Flushed(_) => {}
-            other => println!("{other:?}"),
+        if let Event::Progress(now) = event {
+            println!("{} of {} bytes", now.done, now.total.unwrap_or(0));
+        } else if !matches!(event, Event::Flushed(_)) {
+            println!("{event:?}");
         }
     }
 }

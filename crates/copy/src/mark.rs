@@ -96,7 +96,7 @@ mod tests {
         let mark = Mark::NONE.given(Identity::new("an end", 9000));
         let whole = mark.source().unwrap().to_string();
         assert_eq!(whole, "an end, 9000 bytes");
-        let open = mark.clone().part(&(100..u64::MAX));
+        let open = mark.part(&(100..u64::MAX));
         let name = open.source().unwrap().to_string();
         assert_eq!(name, "an end from byte 100, 9000 bytes");
         let name = open.part(&(10..30)).part(&(5..100)).destination().unwrap().to_string();

@@ -82,7 +82,7 @@ fn one_call_opens_a_disk_by_its_url() {
     disk.write_at(700, &[7; 100]).unwrap();
     assert!(rig.disk.holds(700, &[7; 100]) && sessions(&rig) > 0);
     // Two of them are two initiators: neither takes the place of the other.
-    let other = connect(&rig.unit_url(0, "")).unwrap();
+    let other = connect(rig.unit_url(0, "")).unwrap();
     let mut back = [0; 100];
     other.read_at(700, &mut back).unwrap();
     disk.read_at(700, &mut back).unwrap();
