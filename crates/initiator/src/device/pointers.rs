@@ -34,8 +34,8 @@ macro_rules! forwards_to_its_device {
                 (**self).leaves()
             }
 
-            fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
-                (**self).end_left(told)
+            fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
+                (**self).end_left(left)
             }
 
             fn is_settled(&self) -> bool {
