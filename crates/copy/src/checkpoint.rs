@@ -24,17 +24,17 @@ const SESSIONS: &str = "# sessions: ";
 /// The line of ddrescue that says where it was and what it did; everything counts as tried once.
 const STATUS: &str = "0x0 ? 1";
 
-/// Where the checkpoints of a copy are kept, one in the place of the other: a
-/// [file](crate::CheckpointFile), or whatever outlives the copy.
+/// Keeps the checkpoints of a copy, each in the place of the one before: a
+/// [file](crate::CheckpointFile), or anything else that outlives the copy.
 pub trait CheckpointStore: fmt::Debug + Send + Sync {
-    /// Keeps what is flushed by now, and what the source does not give, of so many bytes in all. Whatever happens meanwhile, this one or the
-    /// one before is kept.
+    /// Keeps what is flushed, and what the source does not give, of `total` bytes. Whatever happens meanwhile, this
+    /// checkpoint or the one before is kept.
     ///
     /// # Errors
     /// When it is not kept; then the one before is.
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
 
-    /// The sessions that runs may have left at the destination, as they were told to [`begin`](Self::begin).
+    /// Returns the sessions that runs may have left at the destination, as [`begin`](Self::begin) was given them.
     ///
     /// # Errors
     /// When that cannot be found out.
@@ -42,12 +42,12 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// A run begins that may leave these sessions. What is [kept](Self::keep) from now on is kept with them.
+    /// Begins a run that may leave these sessions. What is [kept](Self::keep) from now on is kept with them.
     fn begin(&self, sessions: Vec<String>) {
         drop(sessions);
     }
 
-    /// A run has ended, well or not, and no more sessions than these may have something under way. How it leaves the
+    /// Ends a run, successful or not: no other sessions than these may have requests in flight. How it leaves the
     /// destination may be kept.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
     }
 }
 
-/// What of a copy is at the destination and flushed.
+/// A checkpoint: the part of a copy that is at the destination and flushed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checkpoint {
     /// Where the bytes come from.
@@ -73,23 +73,23 @@ pub struct Checkpoint {
     pub unreadable: RangeSet,
     /// How the last run has left a destination that is a file, if it came to its end, well or not.
     pub left: Option<Identity>,
-    /// The sessions that runs may have left at the destination, as it [tells](iscsi_initiator::device::Device::leaves):
-    /// what they have under way is older than what another run writes.
+    /// The sessions that runs may have left at the destination, as it [names](iscsi_initiator::device::Device::leaves)
+    /// them: what they have in flight is older than what another run writes.
     pub sessions: Vec<String>,
 }
 
-/// Why text is no checkpoint, or not one of this copy.
+/// The reason why a text is no checkpoint, or not one of this copy.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// It does not begin like one.
-    #[error("it is no checkpoint; name another file, or begin anew without it")]
+    #[error("it is no checkpoint; name another file, or copy without it")]
     Foreign,
     /// It is of a later version of the format.
     #[error("it has format {0}, of a newer version of this program, and {VERSION} is known")]
     Newer(u32),
     /// A line is not what it should be, or ranges overlap or do not cover all.
-    #[error("it is damaged in line {0}; remove it to begin anew")]
+    #[error("it is damaged in line {0}; remove it to begin from the start")]
     Damaged(usize),
     /// It is of a copy from elsewhere, or the source has changed.
     #[error("it is of the source {was}, and this is {is}: nothing that it says holds")]
@@ -99,8 +99,8 @@ pub enum CheckpointError {
         /// What is to be copied.
         is: Box<Identity>,
     },
-    /// Somebody else may have written to the destination, or it is another file.
-    #[error("{0}, so nothing that it says holds; remove it to begin anew")]
+    /// Another program may have written to the destination, or it is another file.
+    #[error("{0}, so nothing that it says holds; remove it to begin from the start")]
     Doubtful(String),
     /// It is of a copy to elsewhere.
     #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
@@ -113,7 +113,7 @@ pub enum CheckpointError {
 }
 
 impl Checkpoint {
-    /// Makes sure that it is of a copy from this source to this destination.
+    /// Checks that it is of a copy from this source to this destination.
     ///
     /// # Errors
     /// [`CheckpointError::OtherSource`], [`CheckpointError::OtherDestination`].

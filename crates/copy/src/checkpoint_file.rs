@@ -13,8 +13,10 @@ use crate::range_set::RangeSet;
 use crate::replace::replace;
 use crate::system_files::SystemFiles;
 
-/// The file that the checkpoints of a copy are kept in, one in the place of the other. Whatever happens
-/// while one is written, the file holds it or the one before.
+const SHORTENED: &str = "the destination is shorter than what it says to be there";
+
+/// A file that holds the last checkpoint of a copy. Whatever happens while one is written, the file holds it or the one
+/// before.
 #[derive(Clone, Debug)]
 pub struct CheckpointFile {
     files: Arc<dyn HostFiles>,
@@ -34,7 +36,7 @@ struct Known {
 }
 
 impl CheckpointFile {
-    /// A file for a copy between these ends. Nothing is read or written yet.
+    /// Names the file for a copy between these ends. Nothing is read or written yet.
     pub fn new(path: impl Into<PathBuf>, source: Identity, destination: Identity) -> Self {
         Self::new_at(Arc::new(SystemFiles), path.into(), source, destination)
     }
@@ -60,17 +62,17 @@ impl CheckpointFile {
         Self { files, path, source, destination, known: Arc::default() }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What an earlier run has left there: the bytes that are flushed; `None` if there is no such file.
+    /// Reads what an earlier run has left there: the bytes that are flushed; `None` if there is no such file.
     ///
     /// # Errors
     /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
-    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy, or somebody else has written to
-    /// a destination that is a file.
+    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy, or another program has
+    /// written to a destination that is a file.
     pub fn load(&self) -> io::Result<Option<RangeSet>> {
         let Some(Checkpoint { flushed, left, sessions, .. }) = self.read()? else {
             return Ok(None);
@@ -86,7 +88,24 @@ impl CheckpointFile {
         Ok(Some(flushed))
     }
 
-    /// Keeps what is flushed by now, and what the source does not give, of so many bytes in all.
+    /// Reads what an earlier run has left, as [`load`](Self::load), and writes it again, or a file that says that nothing is
+    /// done: so it is known before the copy begins whether the file can be written. `held` is the length of a destination that is a file,
+    /// from where the copy is written on; `total` the length of the source. Returns `None` if there was no such file.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load) and [`store`](Self::store); [`InvalidData`](ErrorKind::InvalidData) if the
+    /// destination is shorter than what the checkpoint says to be there.
+    pub fn resume(&self, held: Option<u64>, total: u64) -> io::Result<Option<RangeSet>> {
+        let done = self.load()?;
+        let last = done.as_ref().and_then(|done| done.iter().next_back());
+        if held.zip(last).is_some_and(|(held, last)| held < last.end) {
+            return Err(invalid(CheckpointError::Doubtful(SHORTENED.to_owned())));
+        }
+        self.store(done.clone().unwrap_or_default(), RangeSet::new(), total)?;
+        Ok(done)
+    }
+
+    /// Keeps what is flushed, and what the source does not give, of `total` bytes.
     ///
     /// # Errors
     /// Those of the system; then the file is as it was.

@@ -1,4 +1,4 @@
-//! The hand on a copy that runs.
+//! Orders to a copy that runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,24 +18,25 @@ pub(crate) enum Order {
     Abandon,
 }
 
-/// The hand on a copy: clones are the same.
+/// Controls a copy or a verification, before it runs and while it does. Clones control the same one.
 #[derive(Clone, Debug)]
 pub struct Control {
     order: Arc<watch::Sender<Order>>,
+    rate: Arc<watch::Sender<Option<u64>>>,
     shown: Arc<Mutex<Progress>>,
 }
 
 impl Control {
     pub(crate) fn new(shown: Arc<Mutex<Progress>>) -> Self {
-        Self { order: Arc::new(watch::Sender::new(Order::Run)), shown }
+        Self { order: Arc::new(watch::Sender::new(Order::Run)), rate: Arc::default(), shown }
     }
 
-    /// Begins no further read or write; what is under way goes on to its end.
+    /// Begins no further read or write; requests in flight go on to their end.
     pub fn pause(&self) {
         self.give(Order::Pause);
     }
 
-    /// Goes on after a [pause](Self::pause).
+    /// Continues after a [pause](Self::pause).
     pub fn resume(&self) {
         self.order.send_if_modified(|order| {
             let is_paused = *order == Order::Pause;
@@ -46,22 +47,45 @@ impl Control {
         });
     }
 
-    /// Whether it is paused, and not cancelled since.
+    /// Returns whether it is paused, and not cancelled since.
     pub fn is_paused(&self) -> bool {
         self.order() == Order::Pause
     }
 
-    /// Ends the copy in order: what is under way goes on to its end and is flushed.
+    /// Ends the copy in order: requests in flight go on to their end, and what was written is flushed.
     pub fn cancel(&self) {
         self.give(Order::Cancel);
     }
 
-    /// Ends the copy at once: what is under way may be written or not.
+    /// Ends the copy immediately: data in flight may be written or not.
     pub fn abandon(&self) {
         self.give(Order::Abandon);
     }
 
-    /// How far the copy has come.
+    /// Sets the rate limit, bytes per second; `None` lifts it. It counts immediately, also while the copy runs, and for any
+    /// ends.
+    ///
+    /// What is read from the source and what is written to the destination have the limit each, on average: a request passes
+    /// whole, and the next one waits until its bytes are paid for. So a low rate wants short requests
+    /// ([`with_io_size`](crate::CopyOptions::with_io_size)). Holes that are not read and zeros that the destination makes by
+    /// itself cost nothing; what is read to compare [digests](crate::CopyOptions::with_digests) counts as read. A
+    /// verification has the limit for what it reads back. 0 counts as 1: to stop, [pause](Self::pause).
+    ///
+    /// Each pass of [`Passes`](crate::Passes) has a control of its own. To make several copies share a rate, or to limit
+    /// only what goes to a target, use a [class](iscsi_initiator::Options::class) of the initiator.
+    #[doc(alias = "throttle")]
+    #[doc(alias = "bandwidth")]
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) {
+        let new = bytes_per_second.map(|rate| rate.max(1));
+        self.rate.send_if_modified(|rate| std::mem::replace(rate, new) != new);
+    }
+
+    /// Returns the rate limit, bytes per second; `None` without one.
+    pub fn rate(&self) -> Option<u64> {
+        *self.rate.borrow()
+    }
+
+    /// Returns how far the copy has come.
     pub fn progress(&self) -> Progress {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +108,12 @@ impl Control {
         let mut orders = self.order.subscribe();
         // The sender lives as long as this.
         _ = orders.wait_for(|given| *given >= order).await;
+    }
+
+    /// Waits for another rate than this.
+    pub(crate) async fn other_rate_than(&self, rate: Option<u64>) {
+        let mut rates = self.rate.subscribe();
+        _ = rates.wait_for(|given| *given != rate).await;
     }
 
     /// Waits for another order than this.

@@ -5,16 +5,16 @@ use crate::digest_file::DigestFile;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copied {
     /// How far it came: all of it.
     pub progress: Progress,
-    /// What of it the medium of the source did not give, if that may be
-    /// [left out](crate::Options::with_skipped_unreadable).
+    /// The bytes that the medium of the source did not give, if they may be
+    /// [left out](crate::CopyOptions::with_skipped_unreadable).
     pub unreadable: RangeSet,
-    /// What was read, if the options asked for it.
+    /// The checksums of what was read, if the options asked for them.
     pub checksums: Option<Checksums>,
     /// The file of digests with what it says by now, if there is one.
     pub(crate) digests: Option<DigestFile>,

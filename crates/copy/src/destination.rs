@@ -10,16 +10,21 @@ use iscsi_initiator::device::{Device, DeviceLimits};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
-use crate::error::Error;
+use crate::error::CopyError;
 use crate::file::{FileDevice, local_depth};
+use crate::identity::Identity;
+use crate::mark::Mark;
 use crate::pipe::Pipe;
 use crate::window::Window;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Where bytes go.
+/// The destination of a copy: a device, a file or a stream.
 #[derive(Clone)]
-pub struct Destination(Kind);
+pub struct Destination {
+    kind: Kind,
+    mark: Mark,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -36,43 +41,68 @@ enum Kind {
 }
 
 impl Destination {
-    /// A device: a block device, a disk.
+    /// Writes to a device: a block device, a disk.
     pub fn device(device: impl Device + 'static) -> Self {
-        Self(Kind::Device(Arc::new(device)))
+        let mark = Mark::of(&device);
+        Self { kind: Kind::Device(Arc::new(device)), mark }
     }
 
-    /// A regular file, which ends up as long as what was copied; or a block device.
+    /// Writes to a regular file, which ends up as long as what was copied; or to a block device.
     pub fn file(file: FileDevice) -> Self {
-        if file.is_block_device() { Self::device(file) } else { Self(Kind::File(file.growing())) }
+        if file.is_block_device() {
+            return Self::device(file);
+        }
+        let mark = Mark::of(&file);
+        Self { kind: Kind::File(file.growing()), mark }
     }
 
-    /// A stream: a pipe, a socket. It gets all bytes in order, zeros as well.
+    /// Writes to a stream: a pipe, a socket. It gets all bytes in order, zeros as well.
     pub fn stream(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self(Kind::Stream(Arc::new(Mutex::new(Box::new(writer)))))
+        let kind = Kind::Stream(Arc::new(Mutex::new(Box::new(writer))));
+        Self { kind, mark: Mark::NONE }
     }
 
-    /// A file as a stream, from where it stands on: a pipe, a terminal, what somebody else has opened.
+    /// Writes to a file as a stream, from its position on: a pipe, a terminal, a file that another program has opened.
     /// It is written in whole requests, on the threads of tokio that may block, and gets what a
     /// [stream](Self::stream) gets. A regular file or a block device is synced at a flush.
     pub fn pipe(file: impl Into<Arc<File>>) -> Self {
-        Self(Kind::Pipe(Pipe::new(file.into())))
+        Self { kind: Kind::Pipe(Pipe::new(file.into())), mark: Mark::NONE }
     }
 
-    /// What it has from this byte on: the others are left alone, also those behind what is copied. A
-    /// stream has no places, and stays as it is.
+    /// Writes from this byte on: the bytes before it are left alone, and so are those behind what is copied. A stream has no
+    /// places, and stays as it is.
     #[must_use]
     pub fn from_byte(self, start: u64) -> Self {
-        Self(match self.0 {
+        let kind = match self.kind {
             Kind::Device(device) => Kind::Device(Arc::new(Window::new(device, start..u64::MAX))),
             Kind::File(file) => Kind::FilePart(file, start),
             Kind::FilePart(file, before) => Kind::FilePart(file, before.saturating_add(start)),
-            Kind::Stream(_) | Kind::Pipe(_) => self.0,
-        })
+            Kind::Stream(_) | Kind::Pipe(_) => self.kind,
+        };
+        Self { kind, mark: self.mark.part(&(start..u64::MAX)) }
     }
 
-    /// How many bytes fit; `None` if nothing limits them.
+    /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device in a later run.
+    /// A [`Disk`](iscsi_initiator::Disk) and a [`FileDevice`] have one without it; a device of another kind needs it.
+    #[must_use]
+    pub fn with_identity(mut self, identity: Identity) -> Self {
+        self.mark = self.mark.given(identity);
+        self
+    }
+
+    /// The identity by which a later run recognizes it.
+    pub(crate) fn identity(&self) -> io::Result<Identity> {
+        if self.is_sequential() {
+            let why =
+                "a stream cannot be written from the middle on, so a copy to it cannot be resumed";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        self.mark.destination()
+    }
+
+    /// Returns the number of bytes that fit; `None` if nothing limits them.
     pub fn capacity(&self) -> Option<u64> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => Some(device.capacity()),
             Kind::File(_) | Kind::FilePart(..) | Kind::Stream(_) | Kind::Pipe(_) => None,
         }
@@ -80,14 +110,14 @@ impl Destination {
 
     /// Makes sure that so many bytes fit, or an unknown number. A device that may be too small is asked once more:
     /// it may have grown, and not have said so yet.
-    pub(crate) async fn fits(&self, needed: Option<u64>) -> Result<(), Error> {
-        let Kind::Device(device) = &self.0 else { return Ok(()) };
+    pub(crate) async fn fits(&self, needed: Option<u64>) -> Result<(), CopyError> {
+        let Kind::Device(device) = &self.kind else { return Ok(()) };
         let fits = |needed: u64| needed <= device.capacity();
         if !needed.is_some_and(fits) {
-            device.confirm().await.map_err(Error::Destination)?;
+            device.confirm().await.map_err(CopyError::Destination)?;
         }
         match needed.filter(|needed| !fits(*needed)) {
-            Some(needed) => Err(Error::TooSmall { capacity: device.capacity(), needed }),
+            Some(needed) => Err(CopyError::TooSmall { capacity: device.capacity(), needed }),
             None => Ok(()),
         }
     }
@@ -99,7 +129,7 @@ impl Destination {
 
     /// What any range can be written to, and read from.
     pub(crate) fn device_ref(&self) -> Option<&dyn Device> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => Some(device.as_ref()),
             Kind::File(file) | Kind::FilePart(file, _) => Some(file),
             Kind::Stream(_) | Kind::Pipe(_) => None,
@@ -108,7 +138,7 @@ impl Destination {
 
     /// The same, for tasks.
     pub(crate) fn shared(&self) -> Option<Arc<dyn Device>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => Some(Arc::clone(device)),
             Kind::File(file) => Some(Arc::new(file.clone())),
             Kind::FilePart(file, start) => {
@@ -119,22 +149,22 @@ impl Destination {
     }
 
     pub(crate) const fn is_sequential(&self) -> bool {
-        matches!(self.0, Kind::Stream(_) | Kind::Pipe(_))
+        matches!(self.kind, Kind::Stream(_) | Kind::Pipe(_))
     }
 
     /// Whether it ends where the copy ends.
     pub(crate) const fn is_regular_file(&self) -> bool {
-        matches!(self.0, Kind::File(_))
+        matches!(self.kind, Kind::File(_))
     }
 
     /// Whether it is a regular file, or a part of one.
     pub(crate) const fn is_file(&self) -> bool {
-        matches!(self.0, Kind::File(_) | Kind::FilePart(..))
+        matches!(self.kind, Kind::File(_) | Kind::FilePart(..))
     }
 
     /// How many bytes a regular file has now, from where it is written on.
     pub(crate) fn file_len(&self) -> io::Result<Option<u64>> {
-        match &self.0 {
+        match &self.kind {
             Kind::File(file) => Ok(Some(file.metadata()?.len())),
             Kind::FilePart(file, start) => Ok(Some(file.metadata()?.len().saturating_sub(*start))),
             Kind::Device(_) | Kind::Stream(_) | Kind::Pipe(_) => Ok(None),
@@ -143,7 +173,7 @@ impl Destination {
 
     /// Whether a flush may say that what was written is to be written again.
     pub(crate) const fn may_lose(&self) -> bool {
-        matches!(self.0, Kind::Device(_))
+        matches!(self.kind, Kind::Device(_))
     }
 
     /// How many writes of so many bytes keep it busy; of a stream, how many may wait for it.
@@ -155,7 +185,7 @@ impl Destination {
     /// Takes note of how many bytes are copied, as far as that is known: a file has that length from then
     /// on.
     pub(crate) async fn set_len(&self, len: Option<u64>) -> io::Result<()> {
-        match (&self.0, len) {
+        match (&self.kind, len) {
             (Kind::File(file), Some(len)) => file.clone().set_len(len).await,
             (Kind::FilePart(file, start), Some(len)) => {
                 file.lengthen(start.saturating_add(len)).await
@@ -172,7 +202,7 @@ impl Destination {
     }
 
     pub(crate) async fn write(&self, offset: u64, data: Bytes) -> io::Result<()> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => device.write_at(offset, vec![data]).await,
             Kind::File(file) => file.write_at(offset, vec![data]).await,
             Kind::FilePart(file, start) => file.write_at(start + offset, vec![data]).await,
@@ -183,7 +213,7 @@ impl Destination {
 
     /// Only a device makes zeros by itself.
     pub(crate) async fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => device.write_zeroes(offset, len).await,
             Kind::File(file) => file.write_zeroes(offset, len).await,
             Kind::FilePart(file, start) => file.write_zeroes(start + offset, len).await,
@@ -195,7 +225,7 @@ impl Destination {
     /// a file becomes as long as that.
     pub(crate) async fn flush(&self, len: Option<u64>) -> io::Result<()> {
         self.set_len(len).await?;
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => {
                 device.flush().await?;
                 // Whatever has taken the place of a device may well answer its flush.
@@ -210,7 +240,7 @@ impl Destination {
 
 impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => device.fmt(f),
             Kind::File(file) | Kind::FilePart(file, _) => file.fmt(f),
             Kind::Stream(_) => f.write_str("Stream"),

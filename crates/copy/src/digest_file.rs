@@ -41,7 +41,7 @@ struct Journal {
 }
 
 impl Digests {
-    /// What a file says of this destination; `None` if there is no such file. It is only read.
+    /// Reads the digests of this destination from a file; `None` if there is no such file. It is only read.
     ///
     /// # Errors
     /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
@@ -77,10 +77,10 @@ fn parse(text: &[u8], destination: &Identity) -> io::Result<Kept> {
 }
 
 impl DigestFile {
-    /// The file at a path, for a copy from this source to this destination, with what it says by now. If
-    /// there is none it is made, for blocks of `block_size` bytes as in [`Digests::new`]; one that is there
-    /// keeps its own. The source is only noted. Where somebody else has written to a destination that is a file, nothing
-    /// is known of it: see [`doubt`](Self::doubt).
+    /// Opens the file at a path, for a copy from this source to this destination, and reads it. A file that is missing is
+    /// created, for blocks of `block_size` bytes as in [`Digests::new`]; one that is there keeps its own block size. The
+    /// source is only noted. If another program has written to a destination that is a file, nothing is known of it: see
+    /// [`doubt`](Self::doubt).
     ///
     /// # Errors
     /// As [`Digests::load`]; then the file is as it was.
@@ -153,17 +153,17 @@ impl DigestFile {
         Ok(Self { files, path, known, journal, destination, sessions, is_untouched, doubt })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it said when it was opened.
+    /// Returns the digests that it had when it was opened.
     pub const fn known(&self) -> &Digests {
         &self.known
     }
 
-    /// Why nothing of what it said was believed, if it was so.
+    /// Returns why nothing of what it said is believed; `None` if it is believed.
     pub fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()
     }
@@ -210,8 +210,7 @@ impl DigestFile {
         self.is_untouched.swap(false, Ordering::Relaxed)
     }
 
-    /// Knows nothing more, durably: where the destination turns out not to be what it should be, the next
-    /// copy sends all.
+    /// Forgets all digests, durably: if the destination turns out not to hold what it should, the next copy sends all.
     ///
     /// # Errors
     /// Those of the system.

@@ -60,7 +60,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What a destination holds, block by block, as far as a flush has covered it. Blocks begin at multiples
+/// The digests of the blocks of a destination, as far as a flush has covered them. Blocks begin at multiples
 /// of their size; the last one of a copy may be shorter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Digests {
@@ -71,7 +71,7 @@ pub struct Digests {
     zeros: RangeSet,
 }
 
-/// Why text is no list of digests, or not one of this destination.
+/// The reason why a text is no list of digests, or not one of this destination.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum DigestsError {
@@ -98,30 +98,30 @@ pub enum DigestsError {
 }
 
 impl Digests {
-    /// No digests yet, of blocks of so many bytes: rounded up to a power of two, 4 KiB to 64 MiB.
+    /// Creates an empty set of digests, of blocks of `block_size` bytes: rounded up to a power of two, 4 KiB to 64 MiB.
     pub fn new(block_size: u64) -> Self {
         let block_size = block_size.clamp(MIN_BLOCK, MAX_BLOCK).next_power_of_two();
         Self { block_size, blocks: BTreeMap::new(), zeros: RangeSet::new() }
     }
 
-    /// Bytes of a block.
+    /// Returns the length of a block, bytes.
     pub const fn block_size(&self) -> u64 {
         self.block_size
     }
 
-    /// Of how many bytes something is known.
+    /// Returns the number of bytes with a known digest.
     pub fn bytes(&self) -> u64 {
         self.blocks().map(|(range, _)| range.end - range.start).sum::<u64>() + self.zeros.bytes()
     }
 
-    /// The bytes of which something is known.
+    /// Returns the bytes with a known digest.
     pub fn ranges(&self) -> RangeSet {
         let mut ranges = self.zeros.clone();
         ranges.extend(self.blocks().map(|(range, _)| range));
         ranges
     }
 
-    /// Whether nothing is known.
+    /// Returns whether no digest is known.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.zeros.is_empty()
     }

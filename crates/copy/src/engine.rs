@@ -17,7 +17,6 @@ mod saving;
 mod writing;
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::io;
 use std::panic::resume_unwind;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi_initiator::device::Extent;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::blank::{self, Blank};
 use crate::blocks::Block;
@@ -35,16 +34,18 @@ use crate::control::{Control, Order};
 use crate::copied::Copied;
 use crate::destination::Destination;
 use crate::digesting::Digesting;
-use crate::error::{Error, Failure, is_loss};
+use crate::error::{CopyError, Failure, is_loss};
 use crate::flushes::Flushes;
 use crate::ledger::{Ledger, Task};
 use crate::memory::Memory;
-use crate::options::Options;
+use crate::moment::at;
+use crate::options::CopyOptions;
 use crate::part::{Cut, Part};
 use crate::pool::Pool;
 use crate::progress::Teller;
 use crate::questions::Pace;
 use crate::range_set::RangeSet;
+use crate::rate_limit::RateLimits;
 use crate::source::Source;
 use crate::survey::{Question, Survey};
 use depths::{Depth, Load};
@@ -58,12 +59,14 @@ const REFRESH: Duration = Duration::from_millis(100);
 pub(crate) struct Engine {
     source: Source,
     destination: Destination,
-    options: Options,
+    options: CopyOptions,
     limits: Limits,
     cut: Cut,
-    /// Reads, and writes, under way at most.
+    /// The most reads, and writes, that may be in flight.
     reads: Depth,
     writes: Depth,
+    /// When the next read, and the next write, may begin.
+    rates: RateLimits,
     control: Control,
     teller: Teller,
     ledger: Ledger,
@@ -101,7 +104,7 @@ pub(crate) struct Engine {
     unended: Vec<String>,
     /// What is sent where the destination does not make zeros by itself.
     zeros: Bytes,
-    tasks: JoinSet<Result<Ended, Error>>,
+    tasks: JoinSet<Result<Ended, CopyError>>,
 }
 
 /// What has come to its end.
@@ -136,7 +139,7 @@ impl Engine {
     pub(crate) fn new(
         source: Source,
         destination: Destination,
-        options: Options,
+        options: CopyOptions,
         control: Control,
         teller: Teller,
     ) -> Self {
@@ -167,6 +170,7 @@ impl Engine {
             cut: Cut { io_size, granularity },
             reads: Depth::ONE,
             writes: Depth::ONE,
+            rates: RateLimits::new(Instant::now()),
             control,
             teller,
             ledger: Ledger::new(to_do, done),
@@ -208,7 +212,7 @@ impl Engine {
             let control = self.control.clone();
             let prepared = tokio::select! {
                 biased;
-                () = control.at_least(Order::Cancel) => Err(Error::Cancelled),
+                () = control.at_least(Order::Cancel) => Err(CopyError::Cancelled),
                 prepared = self.prepare() => prepared,
             };
             let is_prepared = prepared.is_ok();
@@ -220,7 +224,7 @@ impl Engine {
                 Err(error) if is_prepared => self.wind_up(error).await,
                 result => result,
             };
-            if is_prepared && !matches!(result, Err(Error::Abandoned { .. })) {
+            if is_prepared && !matches!(result, Err(CopyError::Abandoned { .. })) {
                 self.end_kept(result.is_ok()).await;
             }
             self.teller.show();
@@ -246,7 +250,7 @@ impl Engine {
     }
 
     /// Makes sure that all fits, and begins to find out what the destination has of zeros.
-    async fn prepare(&mut self) -> Result<(), Error> {
+    async fn prepare(&mut self) -> Result<(), CopyError> {
         let resumed = self.ledger.flushed().bytes();
         let is_stream = self.source.device_ref().is_none();
         let to_do = (!is_stream).then(|| self.ledger.to_do() + resumed);
@@ -254,7 +258,7 @@ impl Engine {
         let progress = &mut self.teller.progress;
         (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
         if self.destination.limits().is_read_only {
-            return Err(Error::ReadOnly);
+            return Err(CopyError::ReadOnly);
         }
         let device = self.source.device_ref().map(|device| device.capacity());
         self.destination.fits(device).await?;
@@ -277,7 +281,7 @@ impl Engine {
 
     /// Gives a file its length once the source has given something: of a copy that fails before, nothing
     /// is to be seen. Only then it is known where the file reads as zeros.
-    async fn set_len(&mut self) -> Result<(), Error> {
+    async fn set_len(&mut self) -> Result<(), CopyError> {
         let is_due = !self.waiting.is_empty()
             || self.blank.is_waited_for()
             || self.digesting.as_ref().is_some_and(|digesting| !digesting.is_idle());
@@ -285,7 +289,7 @@ impl Engine {
             return Ok(());
         }
         let len = self.source.device_ref().map(|device| device.capacity());
-        self.destination.set_len(len).await.map_err(Error::Destination)?;
+        self.destination.set_len(len).await.map_err(CopyError::Destination)?;
         self.is_sized = true;
         let zeros = self.blank.answer(RangeSet::new());
         self.blank = self.find_blank(len.unwrap_or(u64::MAX)).await;
@@ -335,24 +339,26 @@ impl Engine {
         }
     }
 
-    async fn copy(&mut self) -> Result<(), Error> {
+    async fn copy(&mut self) -> Result<(), CopyError> {
         let mut refreshes = interval(REFRESH);
         refreshes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let order = self.control.order();
+            let rate = self.control.rate();
+            self.rates.set(rate, Instant::now());
             match order {
                 Order::Run => {
                     self.start_reads();
                     let control = self.control.clone();
                     tokio::select! {
                         biased;
-                        () = control.at_least(Order::Cancel) => return Err(Error::Cancelled),
+                        () = control.at_least(Order::Cancel) => return Err(CopyError::Cancelled),
                         sized = self.set_len() => sized?,
                     }
                     self.start_writes();
                 }
                 Order::Pause => self.survey.note(Instant::now(), Pace::Paused),
-                Order::Cancel | Order::Abandon => return Err(Error::Cancelled),
+                Order::Cancel | Order::Abandon => return Err(CopyError::Cancelled),
             }
             self.start_keep();
             self.start_flush();
@@ -360,25 +366,33 @@ impl Engine {
             if self.is_done() {
                 return Ok(());
             }
-            self.turn(order, &mut refreshes).await?;
+            self.turn(order, rate, &mut refreshes).await?;
         }
     }
 
     /// Waits for something to happen, and does what follows from it.
-    async fn turn(&mut self, order: Order, refreshes: &mut Interval) -> Result<(), Error> {
+    async fn turn(
+        &mut self,
+        order: Order,
+        rate: Option<u64>,
+        refreshes: &mut Interval,
+    ) -> Result<(), CopyError> {
         let flush_due = self.flushes.due(self.ledger.unflushed());
+        let rate_opens = self.rates.opens(Instant::now());
         tokio::select! {
             biased;
             () = self.control.other_than(order) => {}
+            () = self.control.other_rate_than(rate) => {}
             Some(ended) = self.tasks.join_next() => self.take(joined(ended)?)?,
             _ = refreshes.tick() => self.refresh(),
             () = at(flush_due) => {}
+            () = at(rate_opens) => {}
         }
         self.teller.show();
         Ok(())
     }
 
-    fn take(&mut self, ended: Ended) -> Result<(), Error> {
+    fn take(&mut self, ended: Ended) -> Result<(), CopyError> {
         match ended {
             Ended::Asked(found) => {
                 let zeros = self.blank.answer(found);
@@ -433,7 +447,7 @@ impl Engine {
     /// After an error or an order: waits for the writes under way, and flushes what was written, so that
     /// it need not be written again; unless a flush has failed, after which none proves anything. A copy that
     /// turns out to be complete then has not failed.
-    async fn wind_up(&mut self, error: Error) -> Result<(), Error> {
+    async fn wind_up(&mut self, error: CopyError) -> Result<(), CopyError> {
         let control = self.control.clone();
         let ending = async {
             while self.writing > 0 || self.flushes.is_under_way() || self.is_saving() {
@@ -471,27 +485,19 @@ impl Engine {
             biased;
             () = ending => {}
             () = control.at_least(Order::Abandon) => {
-                return Err(Error::Abandoned { under_way: self.writing_bytes });
+                return Err(CopyError::Abandoned { in_flight: self.writing_bytes });
             }
         }
-        let is_complete = matches!(error, Error::Cancelled) && self.is_done();
+        let is_complete = matches!(error, CopyError::Cancelled) && self.is_done();
         if is_complete { Ok(()) } else { Err(error) }
     }
 }
 
-/// Waits until then, if ever.
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => pending().await,
-    }
-}
-
 /// The result of a task. Its panic is ours.
-fn joined(result: Result<Result<Ended, Error>, JoinError>) -> Result<Ended, Error> {
+fn joined(result: Result<Result<Ended, CopyError>, JoinError>) -> Result<Ended, CopyError> {
     match result.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => Err(Error::Cancelled),
+        Err(Err(_)) => Err(CopyError::Cancelled),
     }
 }

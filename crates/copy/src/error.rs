@@ -1,6 +1,7 @@
 //! What can go wrong with a copy.
 
 use std::io;
+use std::path::PathBuf;
 
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
@@ -9,10 +10,10 @@ use crate::nbd::NbdError;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 
-/// Why a copy failed.
+/// The reason why a copy failed.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
-pub enum Error {
+pub enum CopyError {
     /// The source could not be read.
     #[error("source: {0}")]
     Source(#[source] io::Error),
@@ -25,10 +26,20 @@ pub enum Error {
     /// What was written could not be brought onto the medium.
     #[error("destination: {0}, at a flush")]
     Flush(#[source] io::Error),
-    /// The file of digests still tells of blocks that are to be overwritten, and cannot be written; or
+    /// The file of digests still lists blocks that are to be overwritten, and cannot be written; or
     /// the destination is a stream, which has none.
     #[error("digests: {0}")]
     Digests(#[source] io::Error),
+    /// The checkpoint cannot be read or written, or is not of a copy between these ends.
+    #[error("checkpoint {path}: {cause}", path = path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// Why; [`InvalidData`](io::ErrorKind::InvalidData) with a [`CheckpointError`](crate::CheckpointError) for one that
+        /// does not hold.
+        #[source]
+        cause: io::Error,
+    },
     /// The destination refuses every write.
     #[error("destination: it is read-only")]
     ReadOnly,
@@ -49,16 +60,16 @@ pub enum Error {
     /// The copy was [cancelled](crate::Control::cancel).
     #[error("cancelled")]
     Cancelled,
-    /// The copy was [abandoned](crate::Control::abandon) while writes were under way.
-    #[error("abandoned with {under_way} bytes under way, which may be written or not")]
+    /// The copy was [abandoned](crate::Control::abandon) while writes were in flight.
+    #[error("abandoned with {in_flight} bytes in flight, which may be written or not")]
     Abandoned {
         /// The bytes of those writes.
-        under_way: u64,
+        in_flight: u64,
     },
 }
 
-impl Error {
-    /// What the initiator says, if it was a disk that failed.
+impl CopyError {
+    /// Returns the error of the initiator, if a disk failed.
     pub fn iscsi(&self) -> Option<&iscsi_initiator::Error> {
         let (Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause)) = self else {
             return None;
@@ -84,8 +95,8 @@ pub(crate) fn is_loss(error: &io::Error) -> bool {
 #[derive(Debug, ThisError)]
 #[error("{error}")]
 pub struct Failure {
-    /// Why.
-    pub error: Error,
+    /// The reason.
+    pub error: CopyError,
     /// How far it came.
     pub progress: Box<Progress>,
     /// What the medium of the source did not give.

@@ -104,9 +104,9 @@ impl FileDevice {
         Self::from_file(options.open(path)?.0)
     }
 
-    /// A file that is open. It is read and written as far as it was opened for that: one that is not open
+    /// Takes a file that is open. It is read and written as far as it was opened for that: one that is not open
     /// for writing is read-only, and of one that is not open for reading the holes are known all the
-    /// same. Whether others use a block device is the caller's to know: [`FileOptions`] makes sure.
+    /// same. The caller makes sure that a block device is not in use; [`FileOptions`] checks it.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -130,7 +130,7 @@ impl FileDevice {
         self.file.metadata()
     }
 
-    /// Whether it is a block device, which holds as much as it holds.
+    /// Returns whether it is a block device, whose capacity does not change.
     pub const fn is_block_device(&self) -> bool {
         self.is_block_device
     }

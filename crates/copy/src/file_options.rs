@@ -19,9 +19,9 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// How a file or a block device is opened that is written to.
+/// Options to open a file or a block device for writing.
 ///
-/// A destination is somebody's data. A block device that is mounted, used for swapping, a part of another device (RAID, LVM,
+/// A destination may hold data of others. A block device that is mounted, used for swapping, a part of another device (RAID, LVM,
 /// multipath), or claimed by another program is refused, also where that is so of a partition of it; and so is a file
 /// that a loop device shows. Nothing is created below `/dev`, where a name that is not there is a mistake: a file of that
 /// name would fill the memory of the machine.
@@ -33,12 +33,12 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Opens what is there and not in use.
+    /// Creates options that open only what exists and is not in use.
     pub const fn new() -> Self {
         Self { reads: false, creates: false, overrides_use: false }
     }
 
-    /// Whether it must be open for reading as well. Without this, a file or a block device is as far as its
+    /// Sets whether it must be open for reading as well. Without this, a file or a block device is as far as its
     /// permissions allow.
     #[must_use]
     pub const fn with_read(mut self, reads: bool) -> Self {
@@ -46,21 +46,21 @@ impl FileOptions {
         self
     }
 
-    /// Whether a file that is missing is created.
+    /// Sets whether a file that is missing is created.
     #[must_use]
     pub const fn with_create(mut self, creates: bool) -> Self {
         self.creates = creates;
         self
     }
 
-    /// Whether what is in use is opened all the same.
+    /// Sets whether a file or a block device in use is opened all the same.
     #[must_use]
     pub const fn with_override_use(mut self, overrides_use: bool) -> Self {
         self.overrides_use = overrides_use;
         self
     }
 
-    /// Opens a path; with whether a file was created. Nothing is changed in one that exists.
+    /// Opens a path, and returns whether a file was created. Nothing is changed in one that exists.
     ///
     /// # Errors
     /// Those of the system; [`ResourceBusy`](ErrorKind::ResourceBusy) with an [`InUse`];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::flush_pace::FlushPace;
-use crate::options::Options;
+use crate::options::CopyOptions;
 
 /// After so many losses without a flush that went well between them, the destination is given up.
 const MAX_LOSSES: u32 = 3;
@@ -33,7 +33,7 @@ pub(crate) struct Flushes {
 
 impl Flushes {
     /// Those of a destination with or without a volatile cache.
-    pub(crate) fn new(options: &Options, has_cache: bool, is_at_end_only: bool) -> Self {
+    pub(crate) fn new(options: &CopyOptions, has_cache: bool, is_at_end_only: bool) -> Self {
         Self {
             pace: FlushPace::new(options.flush_bytes, options.flush_interval, has_cache),
             is_at_end_only,
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn flushes(is_at_end_only: bool) -> Flushes {
-        let mut flushes = Flushes::new(&Options::default(), true, is_at_end_only);
+        let mut flushes = Flushes::new(&CopyOptions::default(), true, is_at_end_only);
         flushes.written();
         flushes
     }
@@ -143,14 +143,14 @@ mod tests {
         assert_eq!(flushes.due(0), None);
         assert!(flushes.due(1).is_some_and(|due| due > Instant::now()));
         assert!(!flushes.is_due(1) && flushes.is_due(1 << 30));
-        advance(Options::default().flush_interval).await;
+        advance(CopyOptions::default().flush_interval).await;
         assert!(flushes.is_due(1) && !flushes.is_due(0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_destination_in_order_is_flushed_at_its_end_only() {
         let flushes = flushes(true);
-        advance(Options::default().flush_interval).await;
+        advance(CopyOptions::default().flush_interval).await;
         assert_eq!(flushes.due(1 << 30), None);
         assert!(!flushes.is_due(1 << 30));
     }
@@ -158,9 +158,9 @@ mod tests {
     /// To open a far destination takes longer than the time between two flushes.
     #[tokio::test(start_paused = true)]
     async fn no_time_counts_before_the_first_write() {
-        let mut flushes = Flushes::new(&Options::default(), true, false);
+        let mut flushes = Flushes::new(&CopyOptions::default(), true, false);
         for _ in 0..2 {
-            advance(Options::default().flush_interval).await;
+            advance(CopyOptions::default().flush_interval).await;
             flushes.written();
             assert!(!flushes.is_due(1));
             flushes.begin(false, 1);

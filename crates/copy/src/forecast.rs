@@ -17,7 +17,7 @@ pub struct Pass {
     pub dirtied: u64,
 }
 
-/// What to do after a pass.
+/// The next step after a pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -29,7 +29,7 @@ pub enum Verdict {
         /// went.
         passes: u32,
     },
-    /// The last pass is short enough: let nobody write any more, and make it.
+    /// The last pass is short enough: stop all writes, and make it.
     Last {
         /// How long it will take.
         last: Duration,
@@ -43,7 +43,7 @@ pub enum Verdict {
     },
 }
 
-/// Why more passes do not help.
+/// The reason why more passes do not help.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Divergence {
@@ -73,7 +73,7 @@ const NO_PROGRESS: u64 = 9;
 const HORIZON: u32 = 100;
 
 impl Forecast {
-    /// A last pass may take as long as `goal`; there are `max_passes` before it at most, and one at least.
+    /// Sets how long the last pass may take (`goal`); there are `max_passes` before it at most, and one at least.
     pub fn new(goal: Duration, max_passes: u32) -> Self {
         Self { goal, max_passes: max_passes.max(1), passes: 0, last: None }
     }

@@ -19,7 +19,7 @@ const SWAPS: &str = "/proc/swaps";
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub struct InUse {
-    /// By what, as far as the system tells: each as "mounted at /srv" or "a part of /dev/md0".
+    /// The users, as far as the system knows them: each as "mounted at /srv" or "a part of /dev/md0".
     pub by: Vec<String>,
 }
 

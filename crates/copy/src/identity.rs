@@ -18,11 +18,11 @@ use crate::regular_file::{made, place};
 /// finer than the other.
 const TICK: Duration = Duration::from_millis(20);
 const COARSE_TICK: Duration = Duration::from_secs(2);
-const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that nothing tells it from another one \
-                             later; leave --checkpoint out, or keep it elsewhere";
+const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
+                             copy it without a checkpoint, or keep it on another file system";
 
-/// What makes an end of a copy the same one later: what it is, and how much it holds. An address is no
-/// part of it, because addresses change.
+/// The identity of an end of a copy, by which a later run recognizes it: what it is, and how much it holds. An address is
+/// no part of it, because addresses change.
 #[derive(Clone, Debug)]
 pub struct Identity {
     name: String,
@@ -43,7 +43,9 @@ struct WrittenFile {
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 pub(crate) enum Doubt {
     /// It is not as it was left.
-    #[error("the destination was left as {was}, and is {is} now: somebody else has written to it")]
+    #[error(
+        "the destination was left as {was}, and is {is} now: another program has written to it"
+    )]
     Changed {
         /// As a copy has left it.
         was: Box<Identity>,
@@ -59,14 +61,14 @@ pub(crate) enum Doubt {
 }
 
 impl Identity {
-    /// An end of a kind of the caller's own. The name may be anything but several lines; line ends become
+    /// Names an end of any kind. The name may be anything but several lines; line ends become
     /// spaces.
     pub fn new(name: &str, bytes: u64) -> Self {
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         Self { name, bytes, file: None }
     }
 
-    /// A logical unit, by its name (VPD page 83), or its serial number (VPD page 80); `None` for one that has
+    /// Identifies a logical unit by its name (VPD page 83), or its serial number (VPD page 80); `None` for one that has
     /// neither.
     pub fn of_disk(disk: &Disk) -> Option<Self> {
         let profile = disk.profile();
@@ -78,8 +80,8 @@ impl Identity {
         Some(Self::new(&format!("logical unit {name}"), profile.capacity.bytes()))
     }
 
-    /// A file that is read, by its length and the time of its last change: under another name, or on
-    /// another file system, it is the same as long as nobody writes to it. A block device as a
+    /// Identifies a file that is read, by its length and the time of its last change: under another name, or on
+    /// another file system, it is the same as long as it is not written to. A block device as a
     /// [destination](Self::of_destination).
     ///
     /// # Errors
@@ -93,11 +95,13 @@ impl Identity {
         Ok(Self::new(&changed, metadata.len()))
     }
 
-    /// A file that is written to, by its number in its file system and by when it was made: the number of a
-    /// file that is removed goes to the next one. Where the file system does not say when it was made, what is kept of
-    /// copies holds only where they have come to note how they leave it. Whoever keeps something of copies to it finds
-    /// that others have written to it meanwhile, by its length and the time of its last change. A block device by the name of the disk, a loop device by its file and
-    /// the part of it that it shows, or else by its number until this host is started again or it is attached anew.
+    /// Identifies a file that is written to, by its number in its file system and by when it was made: the number of a file
+    /// that is removed goes to the next one. If the file system does not say when it was made, a checkpoint or digests of a
+    /// copy to it hold only if that copy came to its end. They note its length and the time of its last change, so that writes
+    /// of other programs are found.
+    ///
+    /// A block device is identified by the name of the disk, a loop device by its file and the part of it that it shows.
+    /// Others are identified by their number, until this host restarts or they are attached again.
     ///
     /// # Errors
     /// Those of the system.
@@ -116,7 +120,7 @@ impl Identity {
         Ok(Self { file: Some(file), ..Self::new(&name, 0) })
     }
 
-    /// A file that is read while others write to it, by its number in its file system, by when it was made, and by its
+    /// Identifies a file that is read while others write to it, by its number in its file system, by when it was made, and by its
     /// length. A block device as a [destination](Self::of_destination).
     ///
     /// # Errors
@@ -130,7 +134,7 @@ impl Identity {
         Ok(Self { name, bytes, file: None }.in_use())
     }
 
-    /// The same end while others write to it. What is known of the one says nothing of the other: a copy of it
+    /// Returns the identity of the same end while others write to it. What is known of the one says nothing of the other: a copy of it
     /// is as old as its last [pass](crate::Passes).
     #[must_use]
     pub fn in_use(mut self) -> Self {
@@ -138,7 +142,7 @@ impl Identity {
         self
     }
 
-    /// These bytes of it and no others; an end of `u64::MAX` stands for all there are.
+    /// Returns the identity of these bytes of it and no others; an end of `u64::MAX` stands for all there are.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Self {
         let mut name = format!("{} from byte {}", self.name, range.start);
@@ -181,7 +185,7 @@ impl Identity {
         })
     }
 
-    /// Bytes it holds; 0 where that says nothing.
+    /// Returns the bytes that it holds; 0 if that says nothing.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -2,7 +2,7 @@
 //! [`Device`].
 //!
 //! ```
-//! use iscsi_copy::{Copy, Destination, FileDevice, Source};
+//! use iscsi_copy::{CopyJob, Destination, FileDevice, Source};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,7 +12,7 @@
 //! # std::fs::write(&image, vec![7; 100_000])?;
 //! let source = Source::device(FileDevice::open(&image)?);
 //! let destination = Destination::file(FileDevice::create(&backup)?);
-//! let copied = Copy::new(source, destination).run().await?;
+//! let copied = CopyJob::new(source, destination).run().await?;
 //! assert_eq!(copied.progress.flushed, 100_000);
 //! # assert_eq!(std::fs::read(&backup)?, std::fs::read(&image)?);
 //! # std::fs::remove_dir_all(&folder)?;
@@ -20,6 +20,100 @@
 //! # }
 //! ```
 //! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
+//!
+//! | to | use |
+//! |---|---|
+//! | resume after an end before its time | [`CopyJob::resume_from`] |
+//! | limit the rate, pause, cancel | [`CopyJob::control`] |
+//! | show progress | [`CopyJob::events`], [`Control::progress`] |
+//! | send only what differs from the last copy | [`CopyOptions::with_digests`] |
+//! | compare afterwards | [`Verify`] |
+//! | copy a source that is in use | [`Passes`] |
+//! | copy to or from something else | a [device of your own](#devices-of-your-own) |
+//!
+//! `examples/managed.rs` has resume, rate, progress and cancel together.
+//!
+//! # Devices of your own
+//!
+//! Whatever implements [`Device`] can be copied from and to. Five methods are required; the others have defaults that are safe
+//! and slow, or say that the device cannot do it.
+//!
+//! | subject | what the device must do |
+//! |---|---|
+//! | requests | take any offset and length on the device; [`limits`](Device::limits) only says what is cheap. Refuse a range beyond the end with `InvalidInput` |
+//! | concurrency | take many calls at the same time, up to [`queue_depth`](Device::queue_depth) (default: 1) and a few more. They have no order, but a request that begins after the end of a write sees its data |
+//! | dropped futures | a write may be made in part or not at all, but never after a later write to the same bytes |
+//! | blocking calls | run them on threads that may block (`tokio::task::spawn_blocking`): on a thread of the runtime they would hold up all other requests |
+//! | flush | return when every write that had ended before is on the medium. Set [`has_volatile_cache`](iscsi_initiator::device::DeviceLimits::has_volatile_cache) if writes end sooner than that |
+//! | lost writes | if writes that were not flushed may be gone, let the next flush fail with `iscsi_initiator::Error::UnflushedWritesLost`: the copy makes them again. Each handle must get that error once. Any other error ends the copy, and its checkpoint says what the last good flush has covered. Never let a flush succeed after a lost write |
+//! | size | return the capacity in bytes. The copy reads what it was at its beginning; a read beyond the end must fail with `UnexpectedEof` or `InvalidInput`, not return less |
+//! | alignment | set `block_size` if other requests cost a read: the copy then sends whole blocks, but for the end |
+//! | extents | the default reports data everywhere, and all is read. Report [`Deallocated`](iscsi_initiator::device::ExtentState::Deallocated) only for bytes that read as zeros |
+//! | zeros | the default writes zeros as data. Override [`write_zeroes`](Device::write_zeroes) and set `has_fast_zeroes` together |
+//! | identity | [`Source::with_identity`], [`Destination::with_identity`] name it for [`CopyJob::resume_from`] |
+//!
+//! ```
+//! use std::io;
+//! use std::sync::{Arc, RwLock};
+//!
+//! use bytes::{Bytes, BytesMut};
+//! use iscsi_copy::{CopyJob, Destination, Device, Source};
+//! use iscsi_initiator::device::{DeviceLimits, IoFuture};
+//!
+//! /// A device in memory. Clones are the same device.
+//! #[derive(Clone, Debug)]
+//! struct Memory(Arc<RwLock<Vec<u8>>>);
+//!
+//! impl Memory {
+//!     /// Where a request lies, if the device has all of it.
+//!     fn range(&self, offset: u64, len: usize) -> io::Result<std::ops::Range<usize>> {
+//!         let end = offset.checked_add(len as u64).filter(|end| *end <= self.capacity());
+//!         let end = end.ok_or(io::ErrorKind::InvalidInput)? as usize;
+//!         Ok(end - len..end)
+//!     }
+//! }
+//!
+//! impl Device for Memory {
+//!     fn capacity(&self) -> u64 {
+//!         self.0.read().unwrap().len() as u64
+//!     }
+//!
+//!     fn limits(&self) -> DeviceLimits {
+//!         DeviceLimits::default()
+//!     }
+//!
+//!     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+//!         Box::pin(async move {
+//!             let range = self.range(offset, buffer.len())?;
+//!             buffer.copy_from_slice(&self.0.read().unwrap()[range]);
+//!             Ok(buffer)
+//!         })
+//!     }
+//!
+//!     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+//!         Box::pin(async move {
+//!             let data = pages.concat();
+//!             let range = self.range(offset, data.len())?;
+//!             self.0.write().unwrap()[range].copy_from_slice(&data);
+//!             Ok(())
+//!         })
+//!     }
+//!
+//!     // There is no cache: a write that has ended is where it stays.
+//!     fn flush(&self) -> IoFuture<'_, ()> {
+//!         Box::pin(async { Ok(()) })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let [from, to] = [7, 0].map(|byte| Memory(Arc::new(RwLock::new(vec![byte; 100_000]))));
+//! let job = CopyJob::new(Source::device(from), Destination::device(to.clone()));
+//! job.run().await?;
+//! assert_eq!(to.0.read().unwrap()[..], [7; 100_000]);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod blank;
@@ -50,7 +144,9 @@ mod holders;
 mod host_files;
 mod identity;
 mod ledger;
+mod mark;
 mod memory;
+mod moment;
 mod nbd;
 mod options;
 mod part;
@@ -61,9 +157,11 @@ mod pool;
 mod progress;
 mod questions;
 mod range_set;
+mod rate_limit;
 mod read_back;
 mod regular_file;
 mod replace;
+mod resumption;
 mod salvage;
 mod segment;
 mod source;
@@ -79,11 +177,11 @@ pub use checkpoint_file::CheckpointFile;
 pub use checksums::Checksums;
 pub use control::Control;
 pub use copied::Copied;
-pub use copy::Copy;
+pub use copy::CopyJob;
 pub use destination::Destination;
 pub use digest_file::DigestFile;
 pub use digests::{Digests, DigestsError};
-pub use error::{Error, Failure};
+pub use error::{CopyError, Failure};
 pub use file::FileDevice;
 pub use file_options::FileOptions;
 pub use forecast::{Divergence, Forecast, Pass, Verdict};
@@ -91,7 +189,7 @@ pub use holders::InUse;
 pub use identity::Identity;
 pub use iscsi_initiator::device::Device;
 pub use nbd::{DirtyBitmap, NbdDevice, NbdError, NbdUri};
-pub use options::Options;
+pub use options::CopyOptions;
 pub use passes::{EndedPass, Passes, PassesError};
 pub use progress::{Event, Events, Progress};
 pub use range_set::RangeSet;
@@ -105,3 +203,8 @@ pub use verify::{Difference, Verify, VerifyError};
 pub mod simulation {
     pub use crate::host_files::{HostFiles, KeptFile, NewFile};
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

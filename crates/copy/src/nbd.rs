@@ -25,14 +25,14 @@ pub use device::NbdDevice;
 pub use dirty_bitmap::DirtyBitmap;
 pub use uri::NbdUri;
 
-/// Why an export cannot be had, or is lost.
+/// The reason why an export cannot be opened, or is lost.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NbdError {
     /// The URI is none of NBD.
     #[error("{0}")]
     Uri(&'static str),
-    /// Nobody is there.
+    /// The server does not accept the connection.
     #[error("{place}: {cause}")]
     Connect {
         /// The address.
@@ -45,12 +45,12 @@ pub enum NbdError {
         "{0}: the server does not answer; is it one of NBD, and does it take another client (qemu-nbd --shared)?"
     )]
     Silent(String),
-    /// The server has another idea, or no such export.
+    /// The handshake failed, or the server has no such export.
     #[error("{place}: {cause}")]
     Handshake {
         /// The address.
         place: String,
-        /// What it has said.
+        /// What the server has answered.
         cause: HandshakeError,
     },
     /// The export says that it is longer than anything can be.
@@ -65,10 +65,10 @@ pub enum NbdError {
     },
     /// The export has no such dirty bitmap.
     #[error(
-        "{0}: the export has no such bitmap; it is told by name when QEMU begins to export the node"
+        "{0}: the export has no such bitmap; QEMU takes its name when it begins to export the node"
     )]
     NoBitmap(String),
-    /// The server does not tell what is marked in a dirty bitmap.
+    /// The server does not report what is marked in a dirty bitmap.
     #[error("{bitmap}: {cause}")]
     Bitmap {
         /// Which one.
@@ -89,7 +89,7 @@ pub enum NbdError {
     Away {
         /// How the connection was lost.
         why: String,
-        /// How long it was waited for.
+        /// The time that was waited, seconds.
         seconds: u64,
         /// What the last try has met.
         last: String,

@@ -20,35 +20,35 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::changes::Changes;
 use crate::checksums::Checksums;
 use crate::copied::Copied;
-use crate::copy::Copy;
+use crate::copy::CopyJob;
 use crate::destination::Destination;
 use crate::digest_file::DigestFile;
 use crate::forecast::{Forecast, Pass, Verdict};
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::pass_checkpoints::PassCheckpoints;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 use crate::source::Source;
 
-/// Copies a source that somebody writes to meanwhile: at first all of it, and then, pass by pass, what has
-/// [changed](Changes), until one more pass is short enough to be made while nobody writes.
+/// Copies a source that is written to meanwhile: at first all of it, and then, pass by pass, what has
+/// [changed](Changes), until one more pass is short enough to be made while writes are stopped.
 ///
-/// Each pass is a [copy](struct@Copy) of its own, which reads the source anew and is flushed at its end. It may be paused and
-/// cancelled, and made again where it fails. Checkpoints and digests stay true from pass to pass, also where
+/// Each pass is a [copy](CopyJob) of its own, which reads the source again and is flushed at its end. It may be paused and
+/// cancelled, and made again if it fails. Checkpoints and digests stay true from pass to pass, also where
 /// the process is killed between two of them. But what a killed process has sent may arrive after what the next one
 /// sends, and is older: with the same [ISID](iscsi_initiator::Options::isid) its sessions are ended first, by a target
 /// that gets as many of them again.
 ///
 /// ```no_run
 /// # use std::time::Duration;
-/// # use iscsi_copy::{Changes, Destination, Forecast, Options, Passes, Source};
+/// # use iscsi_copy::{Changes, Destination, Forecast, CopyOptions, Passes, Source};
 /// # async fn example(
 /// #     source: Source,
 /// #     destination: Destination,
 /// #     changes: impl Changes + 'static,
 /// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// let forecast = Forecast::new(Duration::from_secs(2), 30);
-/// let mut passes = Passes::new(source, destination, Options::default(), changes, forecast)?;
+/// let mut passes = Passes::new(source, destination, CopyOptions::default(), changes, forecast)?;
 /// while let Some(copy) = passes.next().await? {
 ///     passes.take(copy.run().await?);
 /// }
@@ -59,7 +59,7 @@ use crate::source::Source;
 pub struct Passes {
     source: Source,
     destination: Destination,
-    options: Options,
+    options: CopyOptions,
     changes: Box<dyn Changes>,
     forecast: Forecast,
     stops_at_divergence: bool,
@@ -101,7 +101,7 @@ enum State {
     Unknown,
 }
 
-/// Why no further pass can be made.
+/// The reason why no further pass can be made.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum PassesError {
@@ -111,24 +111,26 @@ pub enum PassesError {
     /// It could not be found out what has changed.
     #[error("what has changed is not known: {0}")]
     Changes(#[source] io::Error),
-    /// Somebody may go on to write to the source.
-    #[error("nobody keeps others from writing to the source: {0}")]
+    /// Writes to the source may go on.
+    #[error("writes to the source cannot be stopped: {0}")]
     Freeze(#[source] io::Error),
     /// The checkpoint says that all is done, and cannot be changed.
     #[error("checkpoint: {0}")]
     Checkpoint(#[source] io::Error),
     /// What has changed was asked before, and the answer was lost.
-    #[error("what has changed was told before, and lost")]
+    #[error(
+        "what has changed was reported before, and the report was lost; copy again from the start"
+    )]
     Unknown,
     /// A pass that keeps digests has failed, and what was known of its blocks at the beginning holds no more.
     #[error(
-        "a pass that keeps digests is made once: open their file anew, and begin with what the checkpoint says"
+        "a pass that keeps digests is made once: open their file again, and begin with what the checkpoint says"
     )]
     Digests,
 }
 
 impl Passes {
-    /// Passes from a source to the same place of a destination. The first one copies what the options say;
+    /// Creates the passes from a source to the same place of a destination. The first one copies what the options say;
     /// what it leaves out counts as done.
     ///
     /// # Errors
@@ -136,7 +138,7 @@ impl Passes {
     pub fn new(
         source: Source,
         destination: Destination,
-        options: Options,
+        options: CopyOptions,
         changes: impl Changes + 'static,
         forecast: Forecast,
     ) -> Result<Self, PassesError> {
@@ -161,22 +163,22 @@ impl Passes {
         })
     }
 
-    /// The same passes; where more of them do not help, `stops` says that nobody is kept from writing then: one
-    /// more copies what was told, and it is the last. Otherwise the last one is made however long it takes.
+    /// Sets what happens if more passes do not help. With `true` writes are not stopped then: one more pass copies what
+    /// was reported, and it is the last. Otherwise the last one is made however long it takes.
     #[must_use]
     pub const fn with_stop_at_divergence(mut self, stops: bool) -> Self {
         self.stops_at_divergence = stops;
         self
     }
 
-    /// The next pass, to be run and [taken](Self::take); `None` after the last. Before all but the first it is
-    /// asked what has changed. A pass that was not taken is given again, unless it keeps digests. Where it was abandoned or
+    /// Returns the next pass, to be run and [taken](Self::take); `None` after the last. Before all but the first it asks
+    /// what has changed. A pass that was not taken is given again, unless it keeps digests. Where it was abandoned or
     /// dropped, what it was writing must not come after that: a [`Disk`](iscsi_initiator::Disk) sees to it, a file does not.
     ///
     /// # Errors
     /// Why there is no further pass. After any but [`PassesError::Freeze`], what an earlier run has left in a
     /// checkpoint does not count any more.
-    pub async fn next(&mut self) -> Result<Option<Copy>, PassesError> {
+    pub async fn next(&mut self) -> Result<Option<CopyJob>, PassesError> {
         if let State::Asking = self.state {
             // What is dropped in the middle is not known.
             self.state = State::Unknown;
@@ -196,7 +198,7 @@ impl Passes {
         }
     }
 
-    /// Takes what came of the [next](Self::next) pass.
+    /// Takes the result of the [next](Self::next) pass.
     pub fn take(&mut self, copied: Copied) {
         let State::Copying { is_last, since: Some(since) } = self.state else { return };
         let (progress, time) = (copied.progress, since.elapsed());
@@ -213,29 +215,29 @@ impl Passes {
         self.ended.push(EndedPass { progress, time, dirtied: None, verdict: None });
     }
 
-    /// The passes that have ended, in order.
+    /// Returns the passes that have ended, in order.
     pub fn ended(&self) -> &[EndedPass] {
         &self.ended
     }
 
-    /// Whether the pass that was given is the last one.
+    /// Returns whether the current pass is the last one.
     pub const fn is_last(&self) -> bool {
         matches!(self.state, State::Copying { is_last: true, .. } | State::Ended)
     }
 
-    /// What the next pass copies, or the one that is under way.
+    /// Returns what the next pass copies, or the one that is running.
     pub const fn left(&self) -> &RangeSet {
         &self.left
     }
 
-    /// What the medium of the source has not given to the passes that have ended, beside what is
+    /// Returns what the medium of the source has not given to the passes that have ended, beside what is
     /// [left](Self::left).
     pub fn unreadable(&self) -> RangeSet {
         self.unreadable.without(&self.left)
     }
 
-    /// How far all passes have come, where the one that is under way has come this far. What has changed, and
-    /// is to be copied again, is not done.
+    /// Returns how far all passes have come, if the one that is running has come as far as `of_pass`. What has changed,
+    /// and is to be copied again, is not done.
     pub fn progress(&self, of_pass: &Progress) -> Progress {
         let rest = self.settled().bytes();
         let mut progress = added(&self.sum, of_pass);
@@ -245,16 +247,16 @@ impl Passes {
         progress
     }
 
-    /// What came of all passes: the source as the last one has found it.
+    /// Returns the result of all passes: the source as the last one has found it.
     pub fn into_copied(self) -> Copied {
         let progress = self.progress(&Progress::default());
         let Self { unreadable, checksums, options, .. } = self;
         Copied { progress, unreadable, checksums, digests: options.digests }
     }
 
-    /// What was copied and has no checksum, because an earlier run has copied it, or because a later pass has
-    /// copied a part of what has one. It can be [verified](crate::Verify::with_earlier) while nobody writes to the
-    /// source.
+    /// Returns what was copied and has no checksum, because an earlier run has copied it, or because a later pass has
+    /// copied a part of what has one. It can be [verified](crate::Verify::with_earlier) while the source is not
+    /// written to.
     pub fn without_checksum(&self) -> RangeSet {
         let known = self.checksums.as_ref().map(Checksums::ranges).unwrap_or_default();
         self.covered.without(&known).without(&self.unreadable)
@@ -266,7 +268,7 @@ impl Passes {
     }
 
     /// The pass over what is left.
-    fn pass(&mut self) -> Copy {
+    fn pass(&mut self) -> CopyJob {
         let mut options = self.options.clone();
         // What this pass writes, and the one before, is not zero.
         self.options.destination_is_zero = false;
@@ -278,7 +280,7 @@ impl Passes {
             let flushed = self.all().without(&self.left).without(&unreadable);
             options.checkpoint = Some(Arc::new(PassCheckpoints { store, flushed, unreadable }));
         }
-        Copy::new(self.source.clone(), self.destination.clone()).with_options(options)
+        CopyJob::new(self.source.clone(), self.destination.clone()).with_options(options)
     }
 
     /// Finds out what is left; whether the next pass is the last.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// How far a copy has come. All are bytes.
+/// The progress of a copy. All numbers are bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What there is to copy, if that is known.
+    /// The bytes to copy, if that is known.
     pub total: Option<u64>,
     /// What is at the destination as it shall be; it may have to be flushed yet.
     pub done: u64,
@@ -34,15 +34,15 @@ pub struct Progress {
     pub unreadable: u64,
 }
 
-/// What happens in a copy.
+/// An event of a copy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It has come further: told after each tenth of a second in which it has.
+    /// The copy has come further: reported after each tenth of a second in which it has.
     Progress(Progress),
     /// A flush has covered more.
     Flushed(Progress),
-    /// The destination may have lost so many bytes that were not flushed; they are copied again.
+    /// The destination may have lost bytes that were not flushed; they are copied again.
     Lost {
         /// Bytes.
         bytes: u64,
@@ -56,22 +56,23 @@ pub enum Event {
     },
     /// A checkpoint, or digests, could not be written, and why; the next flush tries again.
     NotSaved(String),
-    /// Nothing proves that a run which is gone has nothing under way at the destination any more, and why: it may
-    /// still change what this one writes.
+    /// An earlier run that was killed may still have requests in flight at the destination, which may change what this one
+    /// writes; and why that could not be ruled out.
     NotEnded(String),
-    /// So many events are not told any more, because nobody asked for them in time.
+    /// This many events were dropped, because they were not received in time.
     Missed(u64),
 }
 
 /// So many events wait for somebody who asks.
 const BACKLOG: usize = 256;
 
-/// The events of a copy, in order. Whoever falls behind by 256 misses the oldest, and is told so.
+/// The events of a copy, in order. A receiver that falls behind by 256 events loses the oldest, and receives
+/// [`Event::Missed`].
 #[derive(Debug)]
 pub struct Events(broadcast::Receiver<Event>);
 
 impl Events {
-    /// The next one; `None` after the last.
+    /// Receives the next event; `None` after the last.
     pub async fn next(&mut self) -> Option<Event> {
         match self.0.recv().await {
             Ok(event) => Some(event),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes of a device, as ranges in order; no two of them overlap or touch.
+/// A set of bytes of a device, as ranges in order; no two of them overlap or touch.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RangeSet {
     /// By its first byte, the byte behind its last.
@@ -11,27 +11,27 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// No bytes.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { ranges: BTreeMap::new() }
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// The ranges in order.
+    /// Returns the ranges in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(start, end)| *start..*end)
     }
 
-    /// The range that has the lowest byte.
+    /// Returns the range with the lowest byte.
     pub fn first(&self) -> Option<Range<u64>> {
         self.iter().next()
     }
@@ -48,13 +48,13 @@ impl RangeSet {
         self.ranges.len()
     }
 
-    /// Whether all bytes of a range are there.
+    /// Returns whether the set has all bytes of a range.
     pub fn contains(&self, range: &Range<u64>) -> bool {
         let before = self.ranges.range(..=range.start).next_back();
         range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
     }
 
-    /// The parts of a range that are there, in order.
+    /// Returns the parts of a range that the set has.
     pub fn overlap(&self, range: &Range<u64>) -> Self {
         let mut found = Self::new();
         for part in self.touching(range) {
@@ -90,7 +90,7 @@ impl RangeSet {
         rest
     }
 
-    /// Adds bytes, of which some may be there.
+    /// Adds bytes, of which the set may have some.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -103,7 +103,7 @@ impl RangeSet {
         self.ranges.insert(whole.start, whole.end);
     }
 
-    /// Takes bytes out, of which some may not be there.
+    /// Removes bytes, of which the set may lack some.
     pub fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;

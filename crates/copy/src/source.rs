@@ -13,14 +13,19 @@ use tokio::sync::Mutex;
 
 use crate::boxed::boxed;
 use crate::file::local_depth;
+use crate::identity::Identity;
+use crate::mark::Mark;
 use crate::pipe::Pipe;
 use crate::window::Window;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Where bytes come from.
+/// The source of a copy: a device or a stream.
 #[derive(Clone)]
-pub struct Source(Kind);
+pub struct Source {
+    kind: Kind,
+    mark: Mark,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -55,37 +60,63 @@ impl Stream {
 }
 
 impl Source {
-    /// A device: a file, a block device, a disk. What it has now is what is copied, also where it grows meanwhile.
+    /// Reads from a device: a file, a block device, a disk. What it has now is what is copied, also where it grows meanwhile.
     pub fn device(device: impl Device + 'static) -> Self {
-        Self(Kind::Device(Arc::new(device))).part(0..u64::MAX)
+        let mark = Mark::of(&device);
+        let window = Window::new(Arc::new(device), 0..u64::MAX);
+        Self { kind: Kind::Device(Arc::new(window)), mark }
     }
 
-    /// A stream: a pipe, a socket, something that is unpacked. `len` is how many bytes it is said to have,
-    /// if anybody knows; it is for the display only, and the stream ends where it ends.
+    /// Reads from a stream: a pipe, a socket, something that is unpacked. `len` is its length in bytes, if it is known; it is
+    /// for the display only, and the stream ends where it ends.
     pub fn stream(reader: impl AsyncRead + Send + Unpin + 'static, len: Option<u64>) -> Self {
         let stream = Stream { ahead: Bytes::new(), reader: Box::new(reader) };
-        Self(Kind::Stream(Arc::new(Mutex::new(stream)), len))
+        Self { kind: Kind::Stream(Arc::new(Mutex::new(stream)), len), mark: Mark::NONE }
     }
 
-    /// A file as a stream, from where it stands on: a pipe, a terminal, what somebody else has opened.
+    /// Reads from a file as a stream, from its position on: a pipe, a terminal, a file that another program has opened.
     /// It is read in whole requests, on the threads of tokio that may block.
     pub fn pipe(file: impl Into<Arc<File>>) -> Self {
-        Self(Kind::Pipe(Pipe::new(file.into())))
+        Self { kind: Kind::Pipe(Pipe::new(file.into())), mark: Mark::NONE }
     }
 
-    /// These bytes of it and no others, as far as it has them; a stream has no places, and stays as it is.
+    /// Limits it to these bytes, as far as it has them; a stream has no places, and stays as it is.
     #[must_use]
     pub fn part(self, range: Range<u64>) -> Self {
-        match self.0 {
-            Kind::Device(device) => Self(Kind::Device(Arc::new(Window::new(device, range)))),
+        match self.kind {
+            Kind::Device(device) => {
+                let mark = self.mark.part(&range);
+                Self { kind: Kind::Device(Arc::new(Window::new(device, range))), mark }
+            }
             Kind::Stream(..) | Kind::Pipe(_) => self,
         }
     }
 
-    /// How many bytes there are, if that is known; of a [pipe](Self::pipe) what is left, if it is a regular
+    /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device in a later run.
+    ///
+    /// A [`Disk`](iscsi_initiator::Disk) and a [`FileDevice`](crate::FileDevice) have one without it; a device of another kind
+    /// needs it, and so does a file that others write to meanwhile ([`Identity::of_source_in_use`]).
+    #[must_use]
+    pub fn with_identity(mut self, identity: Identity) -> Self {
+        self.mark = self.mark.given(identity);
+        self
+    }
+
+    /// The identity by which a later run recognizes it.
+    pub(crate) fn identity(&self) -> io::Result<Identity> {
+        match &self.kind {
+            Kind::Device(_) => self.mark.source(),
+            Kind::Stream(..) | Kind::Pipe(_) => {
+                let why = "a stream cannot be read again, so a copy of it cannot be resumed";
+                Err(io::Error::new(io::ErrorKind::Unsupported, why))
+            }
+        }
+    }
+
+    /// Returns the number of bytes, if that is known; of a [pipe](Self::pipe) what is left, if it is a regular
     /// file.
     pub fn length(&self) -> Option<u64> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => Some(device.capacity()),
             Kind::Stream(_, len) => *len,
             Kind::Pipe(pipe) => pipe.rest(),
@@ -99,7 +130,7 @@ impl Source {
     }
 
     pub(crate) const fn device_ref(&self) -> Option<&Arc<dyn Device>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => Some(device),
             Kind::Stream(..) | Kind::Pipe(_) => None,
         }
@@ -108,21 +139,21 @@ impl Source {
     /// Reads what comes next of a stream, until the buffer is full or the stream ends: then it comes back
     /// shorter.
     pub(crate) async fn fill(&self, buffer: BytesMut) -> io::Result<BytesMut> {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(_) => Err(io::ErrorKind::Unsupported.into()),
             Kind::Stream(stream, _) => stream.lock().await.fill(buffer).await,
             Kind::Pipe(pipe) => pipe.fill(buffer).await,
         }
     }
 
-    /// The first `len` bytes, or as many as there are, to find out what they are: a stream gives them again to the
-    /// copy. It is to be called before the copy begins, and waits until a stream has given so many, or ends.
+    /// Reads the first `len` bytes, or as many as there are, to find out what they are; the copy gets the bytes of a stream
+    /// all the same. Call it before the copy begins. It waits until a stream has given `len` bytes, or ends.
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn peek(&self, len: usize) -> IoFuture<'_, Bytes> {
         boxed(async move {
-            match &self.0 {
+            match &self.kind {
                 Kind::Device(device) => {
                     let len = usize::try_from(device.capacity()).unwrap_or(len).min(len);
                     Ok(device.read_into(0, BytesMut::zeroed(len)).await?.freeze())
@@ -141,7 +172,7 @@ impl Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Device(device) => device.fmt(f),
             Kind::Stream(_, len) => f.debug_tuple("Stream").field(len).finish(),
             Kind::Pipe(pipe) => pipe.fmt(f),

@@ -11,18 +11,20 @@ use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::Device;
 use thiserror::Error as ThisError;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::checksums::{Checksums, sum};
 use crate::control::{Control, Order};
 use crate::destination::Destination;
 use crate::digests::Digests;
+use crate::moment::at;
 use crate::pool::Pool;
 use crate::progress::{Events, Progress, Teller};
 use crate::questions::Pace;
 use crate::range_set::RangeSet;
-use crate::read_back::{Expected, Piece, ReadBack, Step};
+use crate::rate_limit::RateLimit;
+use crate::read_back::{Expected, Piece, ReadBack, Side, Step};
 use crate::source::Source;
 use crate::zeros::is_zero;
 
@@ -44,11 +46,11 @@ pub struct Verify {
     control: Control,
     teller: Teller,
     pool: Pool,
-    /// Reads under way at once; `None` follows what the destination says.
+    /// Concurrent reads; `None` follows what the destination says.
     queue_depth: Option<usize>,
 }
 
-/// Why a destination is not known to hold what it should.
+/// The reason why a destination is not known to hold what it should.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -64,17 +66,17 @@ pub enum VerifyError {
     /// A stream cannot be read back.
     #[error("a stream cannot be read back")]
     Stream,
-    /// It was told to stop.
+    /// It was [cancelled](crate::Control::cancel).
     #[error("cancelled")]
     Cancelled,
 }
 
-/// Where two ends differ first.
+/// The first place where two ends differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Difference {
     /// At this byte.
     At(u64),
-    /// Somewhere in these bytes: the source cannot tell any more.
+    /// Somewhere in these bytes: the source does not hold what was copied any more.
     Within {
         /// Where they begin.
         offset: u64,
@@ -83,13 +85,13 @@ pub enum Difference {
     },
 }
 
-/// Reads a piece back; where it begins, and what it is if it is not what it should be.
-async fn look(
-    device: Arc<dyn Device>,
-    source: Source,
-    pool: Pool,
-    piece: Piece,
-) -> Result<(Range<u64>, Option<Bytes>), VerifyError> {
+/// A piece that was read back: its place, and its bytes if they differ from the expected ones.
+type Looked = Result<(Range<u64>, Option<Bytes>), VerifyError>;
+/// The reads in flight, each with the side of which nothing was known, if it was begun for that.
+type Looks = JoinSet<(Looked, Option<Side>)>;
+
+/// Reads a piece back.
+async fn look(device: Arc<dyn Device>, source: Source, pool: Pool, piece: Piece) -> Looked {
     let (range, expected) = piece;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let read = device.read_with(range.start, len, Arc::new(pool.clone())).await;
@@ -108,7 +110,7 @@ async fn look(
 }
 
 impl Verify {
-    /// A look at the destination of a copy, with the checksums that came of it.
+    /// Creates a verification of the destination of a copy, with the checksums that the copy has returned.
     ///
     /// # Errors
     /// [`VerifyError::Stream`].
@@ -133,8 +135,8 @@ impl Verify {
         })
     }
 
-    /// A look at a destination by what copies have [kept](crate::Options::with_digests), at any time and from
-    /// anywhere: the source is not needed. Only what the digests know is read.
+    /// Creates a verification by the digests that copies have [kept](crate::CopyOptions::with_digests), at any time and from
+    /// anywhere: the source is not needed. Only blocks with a known digest are read.
     ///
     /// # Errors
     /// [`VerifyError::Stream`].
@@ -144,8 +146,8 @@ impl Verify {
         Ok(Self { digests: Some(digests), ..verify })
     }
 
-    /// The same look also at what [another run](crate::Options::with_done) has copied: there the source is
-    /// read again.
+    /// Sets what [another run](crate::CopyOptions::with_done) has copied, to be compared as well: there the source is read
+    /// again.
     #[must_use]
     pub fn with_earlier(mut self, done: RangeSet) -> Self {
         self.earlier = done;
@@ -160,26 +162,25 @@ impl Verify {
         self
     }
 
-    /// The same look with so many reads under way at once, at least 1; otherwise it follows what the
-    /// destination says.
+    /// Sets the most concurrent reads, at least 1; otherwise it follows what the destination says.
     #[must_use]
     pub fn with_queue_depth(mut self, depth: usize) -> Self {
         self.queue_depth = Some(depth.max(1));
         self
     }
 
-    /// How many bytes it looks at.
+    /// Returns the number of bytes that it compares.
     pub fn bytes(&self) -> u64 {
         let known = self.digests.as_ref().map_or(0, Digests::bytes);
         self.checksums.bytes() + self.earlier.bytes() + known
     }
 
-    /// A hand on it, also while it runs. What is equal counts as done.
+    /// Returns a handle that controls it, also while it runs. What is equal counts as done.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// What will happen in it.
+    /// Subscribes to its events.
     pub fn events(&self) -> Events {
         self.teller.events()
     }
@@ -197,29 +198,18 @@ impl Verify {
         boxed(async move {
             self.teller.progress.total = Some(self.bytes());
             let mut pieces = self.pieces();
-            let mut reads = JoinSet::new();
+            let mut reads = Looks::new();
             // In the order of the device: what was begun, and of that what was read.
             let mut begun = VecDeque::new();
             let mut read = BTreeMap::new();
+            let mut limit = RateLimit::new(Instant::now());
             loop {
-                let order = self.control.order();
-                let mut pace = if order == Order::Run { Pace::Going } else { Pace::Paused };
-                while order == Order::Run && begun.len() < self.depth(pieces.longest()) {
-                    match pieces.next() {
-                        Some(Step::Told(bytes)) => self.teller.progress.done += bytes,
-                        Some(Step::Read(piece, blind)) => {
-                            let (source, pool) = (self.source.clone(), self.pool.clone());
-                            let looking =
-                                look(Arc::clone(&self.destination), source, pool, piece.clone());
-                            reads.spawn(async move { (looking.await, blind) });
-                            begun.push_back(piece);
-                        }
-                        None => {
-                            pace = Pace::Starved;
-                            break;
-                        }
-                    }
-                }
+                let (order, rate) = (self.control.order(), self.control.rate());
+                limit.set(rate, Instant::now());
+                let pace = match order {
+                    Order::Run => self.begin(&mut pieces, &mut reads, &mut begun, &mut limit),
+                    Order::Pause | Order::Cancel | Order::Abandon => Pace::Paused,
+                };
                 pieces.note(pace);
                 if begun.is_empty() && order == Order::Run && pieces.is_over() {
                     self.teller.show();
@@ -237,12 +227,39 @@ impl Verify {
                     }
                     Some(answered) = pieces.answered() => answered.map_err(broken)?,
                     () = self.control.other_than(order) => {}
+                    () = self.control.other_rate_than(rate) => {}
+                    () = at(limit.opens(Instant::now())) => {}
                     () = sleep(REFRESH), if pace == Pace::Starved => {}
                 }
                 self.take(&mut begun, &mut read).await?;
                 self.teller.show();
             }
         })
+    }
+
+    /// Begins as many reads as may be in flight.
+    fn begin(
+        &mut self,
+        pieces: &mut ReadBack,
+        reads: &mut Looks,
+        begun: &mut VecDeque<Piece>,
+        limit: &mut RateLimit,
+    ) -> Pace {
+        let now = Instant::now();
+        while limit.is_open(now) && begun.len() < self.depth(pieces.longest()) {
+            match pieces.next() {
+                Some(Step::Told(bytes)) => self.teller.progress.done += bytes,
+                Some(Step::Read(piece, blind)) => {
+                    limit.pay(piece.0.end - piece.0.start, now);
+                    let (source, pool) = (self.source.clone(), self.pool.clone());
+                    let looking = look(Arc::clone(&self.destination), source, pool, piece.clone());
+                    reads.spawn(async move { (looking.await, blind) });
+                    begun.push_back(piece);
+                }
+                None => return Pace::Starved,
+            }
+        }
+        Pace::Going
     }
 
     /// Takes what was read, in its order.
@@ -263,7 +280,7 @@ impl Verify {
         Ok(())
     }
 
-    /// How many pieces are read at once, of which the longest has so many bytes.
+    /// Number of concurrent reads for pieces of at most `longest` bytes.
     fn depth(&self, longest: usize) -> usize {
         self.queue_depth.unwrap_or_else(|| self.destination.queue_depth(longest).max(1))
     }
@@ -308,7 +325,7 @@ impl Verify {
 }
 
 impl Difference {
-    /// The same difference, where the copy went to a later place by so many bytes.
+    /// Returns the same difference `by` bytes later, for a copy to a later place of the destination.
     #[must_use]
     pub const fn moved(self, by: u64) -> Self {
         match self {

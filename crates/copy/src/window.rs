@@ -51,8 +51,8 @@ impl Device for Window {
         self.device.leaves()
     }
 
-    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
-        self.device.end_left(told)
+    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
+        self.device.end_left(left)
     }
 
     fn is_settled(&self) -> bool {

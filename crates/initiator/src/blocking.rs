@@ -38,11 +38,13 @@
 //! # }
 //! ```
 
+mod connect;
 mod disk;
 mod initiator;
 mod runtime;
 mod stream;
 
+pub use connect::connect;
 pub use disk::Disk;
 pub use initiator::Initiator;
 pub use stream::DiskStream;

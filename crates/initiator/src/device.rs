@@ -109,7 +109,6 @@ pub trait Device: fmt::Debug + Send + Sync {
 
     /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least
     /// 1.
-    #[doc(alias = "concurrency")]
     fn queue_depth(&self, io_size: usize) -> usize {
         _ = io_size;
         1
@@ -117,7 +116,6 @@ pub trait Device: fmt::Debug + Send + Sync {
 
     /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only
     /// reads. The default is [`queue_depth`](Self::queue_depth); a device may need fewer.
-    #[doc(alias = "concurrency")]
     fn read_depth(&self, io_size: usize) -> usize {
         self.queue_depth(io_size)
     }
@@ -266,7 +264,6 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the range is not on the device, or the device fails. A device that does not know
     /// returns one extent of data.
-    #[doc(alias("SEEK_HOLE", "SEEK_DATA", "sparse"))]
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;

@@ -132,10 +132,10 @@
 //! # Statistics and logs
 //!
 //! [`Disk::stats`] is a snapshot of the requests of callers, with a histogram of their times, and of the
-//! commands of each session; no count decreases when a session is lost. [`DiskStats::samples`] names the values
-//! for a system that collects metrics, and the feature `serde` makes them `Serialize`. Log events of `tracing`
-//! are in spans with target, LUN and ISID. A session that is reconnected keeps its ISID; [`SessionKey`]
-//! distinguishes it from the one before.
+//! commands of each session; no count decreases when a session is lost. [`write_metrics`] writes it as text
+//! for Prometheus and other systems that collect metrics, and the feature `serde` makes it `Serialize`. Log
+//! events of `tracing` are in spans with target, LUN and ISID. A session that is reconnected keeps its ISID;
+//! [`SessionKey`] distinguishes it from the one before.
 //!
 //! # What dropping does
 //!
@@ -210,6 +210,7 @@ pub use error::{ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFail
 pub use handles::disk::Disk;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
+pub use multipath::exposition::{MetricsFormat, write_metrics};
 pub use multipath::samples::{Sample, SampleKind};
 pub use multipath::spread::{Spread, Waiting};
 pub use multipath::stats::{DiskStats, SessionStats};
@@ -222,6 +223,7 @@ pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
+pub use session::discovered_target::DiscoveredTarget;
 pub use session::path_check::PathCheck;
 pub use shaper::Shaper;
 pub use state::capacity::Capacity;
@@ -244,10 +246,10 @@ pub use iscsi_pdu::{
     TaskAttribute, TaskFunction,
 };
 pub use iscsi_session::{
-    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget,
-    LoginError, LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload,
-    ProtocolError, ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials,
-    TaskError, Timeouts, Timer, TransportError, UnknownChapAlgorithm,
+    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, LoginError,
+    LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload, ProtocolError,
+    ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials, TaskError, Timeouts,
+    Timer, TransportError, UnknownChapAlgorithm,
 };
 
 /// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).

@@ -26,6 +26,7 @@ pub(crate) mod dispatch;
 mod duplicate;
 pub(crate) mod event;
 mod execute;
+pub(crate) mod exposition;
 mod flush;
 mod flush_watch;
 mod idle_poll;

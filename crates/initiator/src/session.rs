@@ -1,5 +1,6 @@
 //! The handle of a session.
 
+pub(crate) mod discovered_target;
 pub(crate) mod node;
 pub(crate) mod path_check;
 
@@ -11,9 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction, Tsih};
-use iscsi_session::{
-    Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Stats, decode_send_targets,
-};
+use iscsi_session::{Command, Completion, Config, Entropy, Negotiated, Stats, decode_send_targets};
 use iscsi_tuner::Plan;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -31,6 +30,7 @@ use crate::driver::waiter::Waiter;
 use crate::error::Error;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
+use crate::session::discovered_target::DiscoveredTarget;
 use crate::state::budget::{Budget, Permit};
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
@@ -178,7 +178,9 @@ impl Session {
     /// # Errors
     /// When the target refuses, its answer is malformed, or the session ends.
     pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
-        Ok(decode_send_targets(&self.send_targets_text().await?)?)
+        let targets = decode_send_targets(&self.send_targets_text().await?)?;
+        let asked = self.portal().ok_or(Error::Closed)?;
+        Ok(DiscoveredTarget::all(targets, asked))
     }
 
     pub(crate) async fn send_targets_text(&self) -> Result<Bytes, Error> {

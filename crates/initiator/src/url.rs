@@ -54,7 +54,7 @@ use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_session::{Chap, Secret, TargetCredentials};
 
 use option::UrlOptions;
-use text::{decode, parse_portal};
+use text::{decode, encode, parse_portal};
 
 pub use error::UrlError;
 pub use parameters::Parameters;
@@ -94,6 +94,23 @@ pub struct Url {
 const SCHEME: &str = "iscsi://";
 
 impl Url {
+    /// The URL of a target, or of one of its units, without credentials.
+    pub(crate) fn of(portal: TargetAddress, target: IscsiName, lun: Option<Lun>) -> Self {
+        Self {
+            portal: TargetAddress { portal_group_tag: None, ..portal },
+            target: Some(target),
+            lun,
+            user: None,
+            password: None,
+            target_user: None,
+            target_password: None,
+            serial_number: None,
+            portals: Vec::new(),
+            all_portals: false,
+            parameters: Parameters::default(),
+        }
+    }
+
     /// Parses a URL. It does not read the environment.
     ///
     /// # Errors
@@ -331,10 +348,11 @@ impl From<&Self> for Url {
 
 impl fmt::Display for Url {
     /// Writes the portal, the target and the unit, without credentials and options.
+    /// [`parse`](Self::parse) reads the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}", portal_name(&self.portal))?;
+        write!(f, "{SCHEME}{}", encode(&portal_name(&self.portal)))?;
         if let Some(target) = &self.target {
-            write!(f, "/{target}")?;
+            write!(f, "/{}", encode(target.as_str()))?;
         }
         if let Some(lun) = &self.lun {
             write!(f, "/{lun}")?;

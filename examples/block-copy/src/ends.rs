@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use iscsi_copy::{Destination, Error as CopyError, Identity, Source};
+use iscsi_copy::{CopyError, Destination, Identity, Source};
 use iscsi_initiator::Initiator;
 use iscsi_initiator::tuning::{Diagnosis, Size};
 use tokio::time::timeout;
@@ -210,8 +210,8 @@ impl Ends {
                 Error::TooSmall { capacity: Size(capacity), needed: Size(needed) }
             }
             CopyError::Overflow { capacity } => Error::Overflow { capacity: Size(capacity) },
-            CopyError::Abandoned { under_way } if under_way > 0 => {
-                Error::Abandoned { under_way: Size(under_way) }
+            CopyError::Abandoned { in_flight } if in_flight > 0 => {
+                Error::Abandoned { under_way: Size(in_flight) }
             }
             CopyError::Cancelled | CopyError::Abandoned { .. } => Error::Interrupted,
             other @ (CopyError::Digests(_) | _) => {

@@ -15,7 +15,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
+use iscsi_copy::{CopyError, DigestFile, Identity, RangeSet};
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;

@@ -1,7 +1,7 @@
 //! The targets behind a portal: SendTargets (RFC 7143 appendix C).
 
 use clap::Args;
-use iscsi_initiator::{DiscoveredTarget, Options, TargetAddress};
+use iscsi_initiator::{DiscoveredTarget, Options, TargetAddress, Url};
 use serde_json::{Value, json};
 
 use crate::connector::Connector;
@@ -36,8 +36,12 @@ fn text(targets: &[DiscoveredTarget]) -> String {
         return "no targets\n".to_owned();
     }
     let lines = targets.iter().flat_map(|target| {
-        let portals = target.addresses.iter().map(|address| format!("  {address}\n"));
-        [format!("{}\n", target.name)].into_iter().chain(portals)
+        let portals = target.portals().iter().zip(target.urls()).map(|(portal, url)| {
+            let group = portal.portal_group_tag.filter(|_| !target.addresses.is_empty());
+            let group = group.map(|tag| format!("  portal group {tag}")).unwrap_or_default();
+            format!("  {url}{group}\n")
+        });
+        [format!("{}\n", target.name)].into_iter().chain(portals).collect::<Vec<_>>()
     });
     lines.collect()
 }
@@ -46,6 +50,7 @@ fn target(target: &DiscoveredTarget) -> Value {
     json!({
         "name": target.name.to_string(),
         "portals": target.addresses.iter().map(portal).collect::<Vec<_>>(),
+        "urls": target.urls().iter().map(Url::to_string).collect::<Vec<_>>(),
     })
 }
 

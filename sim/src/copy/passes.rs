@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use iscsi_copy::{
-    Copied, Destination, Failure, Forecast, Options, Passes, PassesError, RangeSet, Source,
+    Copied, CopyOptions, Destination, Failure, Forecast, Passes, PassesError, RangeSet, Source,
 };
 use tokio::time::sleep;
 
@@ -32,7 +32,7 @@ impl Copies<'_> {
     pub(super) async fn run_passes(
         &mut self,
         ends: Ends<'_>,
-        options: Options,
+        options: CopyOptions,
         in_use: &InUse,
         is_last: bool,
     ) -> Result<(Option<Result<Copied, Failure>>, RangeSet), String> {

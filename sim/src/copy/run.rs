@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use iscsi_copy::{
-    Checksums, Copied, Copy, Destination, Error, Failure, Options, RangeSet, Source, Verify,
-    VerifyError,
+    Checksums, Copied, CopyError, CopyJob, CopyOptions, Destination, Failure, RangeSet, Source,
+    Verify, VerifyError,
 };
 use iscsi_initiator::device::Device;
 use iscsi_initiator::{Disk, ErrorKind};
@@ -113,9 +113,9 @@ impl Copies<'_> {
     async fn run_once(
         &mut self,
         run: &Run,
-        options: Options,
+        options: CopyOptions,
     ) -> Result<Option<Result<Copied, Failure>>, String> {
-        let copy = Copy::new(run.source.clone(), run.destination.clone()).with_options(options);
+        let copy = CopyJob::new(run.source.clone(), run.destination.clone()).with_options(options);
         let user = lay(copy.control(), &run.watch, self.rng.fork(), run.stop);
         let copying = async {
             tokio::select! {
@@ -143,9 +143,9 @@ impl Copies<'_> {
         ended.map_err(|_| format!("{what} goes on {MAX_WAIT:?} after the last fault"))
     }
 
-    pub(super) fn options(&mut self, is_blank: bool, done: RangeSet) -> Options {
+    pub(super) fn options(&mut self, is_blank: bool, done: RangeSet) -> CopyOptions {
         let rng = &mut self.rng;
-        let mut options = Options::default()
+        let mut options = CopyOptions::default()
             .with_max_memory(1 << rng.within(13..21))
             .with_checksums(rng.percent(60))
             .with_destination_is_zero(is_blank && rng.percent(50))
@@ -164,10 +164,10 @@ impl Copies<'_> {
 
     fn with_checkpoint(
         &mut self,
-        options: Options,
+        options: CopyOptions,
         job: &Job,
         watch: &Arc<Watch>,
-    ) -> Result<Options, String> {
+    ) -> Result<CopyOptions, String> {
         // What was kept before would still be true, unless somebody has been asked what has changed.
         if self.rng.percent(20) && job.in_use.is_none() {
             return Ok(options);
@@ -206,7 +206,7 @@ impl Copies<'_> {
         }
     }
 
-    fn note_run(&self, run: &Run, options: &Options) {
+    fn note_run(&self, run: &Run, options: &CopyOptions) {
         let io_size = options.io_size.unwrap_or(0) as u64;
         let depth = options.queue_depth.unwrap_or(0) as u64;
         let what = format!("a run, to be stopped by {:?}", run.stop);
@@ -251,14 +251,14 @@ impl Copies<'_> {
         self.check(job, run)?;
         let of_disk = error.iscsi();
         let may_fail = match error {
-            Error::Cancelled => matches!(run.stop, Some(Stop::Cancel | Stop::Abandon)),
-            Error::Abandoned { .. } => run.stop == Some(Stop::Abandon),
-            Error::Source(_) => run.fails || job.kind == Kind::Unit && !run.is_strict,
-            Error::Destination(_) | Error::Flush(_) => !run.is_strict && of_disk.is_some(),
-            Error::TooSmall { .. } | Error::Overflow { .. } => {
+            CopyError::Cancelled => matches!(run.stop, Some(Stop::Cancel | Stop::Abandon)),
+            CopyError::Abandoned { .. } => run.stop == Some(Stop::Abandon),
+            CopyError::Source(_) => run.fails || job.kind == Kind::Unit && !run.is_strict,
+            CopyError::Destination(_) | CopyError::Flush(_) => !run.is_strict && of_disk.is_some(),
+            CopyError::TooSmall { .. } | CopyError::Overflow { .. } => {
                 !run.is_strict && self.has_shrunk(job)
             }
-            Error::Shrunk | Error::ReadOnly | _ => false,
+            CopyError::Shrunk | CopyError::ReadOnly | _ => false,
         };
         if !may_fail {
             return Err(format!("a copy has failed without a reason: {error}"));
@@ -295,7 +295,7 @@ impl Copies<'_> {
 }
 
 /// The length of one read of a stream, which is made in any case.
-fn one_read(options: &Options, disk: &Disk) -> usize {
+fn one_read(options: &CopyOptions, disk: &Disk) -> usize {
     let wanted = options.io_size.unwrap_or_else(|| disk.limits().preferred_transfer);
     wanted.next_multiple_of(usize::try_from(disk.block_size()).unwrap_or(1))
 }

@@ -8,7 +8,7 @@ use crate::blocks::Block;
 use crate::delta::Verdict;
 use crate::digest_file::DigestFile;
 use crate::digesting::{Digesting, Judged};
-use crate::error::Error;
+use crate::error::CopyError;
 use crate::part::{Content, Part};
 use crate::progress::Event;
 use crate::range_set::RangeSet;
@@ -23,19 +23,19 @@ impl Engine {
 
     /// Takes out of the file what is gone, before it is: a file ends where the copy ends, and may have
     /// become shorter since.
-    pub(super) async fn prepare_digests(&mut self) -> Result<(), Error> {
+    pub(super) async fn prepare_digests(&mut self) -> Result<(), CopyError> {
         let Some(digesting) = &mut self.digesting else { return Ok(()) };
         if self.destination.is_sequential() {
-            return Err(Error::Digests(io::ErrorKind::Unsupported.into()));
+            return Err(CopyError::Digests(io::ErrorKind::Unsupported.into()));
         }
-        let Some(len) = self.destination.file_len().map_err(Error::Destination)? else {
+        let Some(len) = self.destination.file_len().map_err(CopyError::Destination)? else {
             return Ok(());
         };
         let end = self.source.device_ref().map_or(len, |device| device.capacity().min(len));
         digesting.delta.take_back(&(end..u64::MAX));
         let Some(lines) = digesting.delta.take_unsaved() else { return Ok(()) };
         let appended = digesting.file.blocking(move |file| file.append(&lines)).await;
-        appended.map_err(Error::Digests)?;
+        appended.map_err(CopyError::Digests)?;
         digesting.delta.saved();
         Ok(())
     }
@@ -157,7 +157,11 @@ impl Engine {
     }
 
     /// Where nothing waits for it, the next flush tries again; the file says less than it could.
-    pub(super) fn take_kept(&mut self, lines: String, result: io::Result<()>) -> Result<(), Error> {
+    pub(super) fn take_kept(
+        &mut self,
+        lines: String,
+        result: io::Result<()>,
+    ) -> Result<(), CopyError> {
         let Some(digesting) = &mut self.digesting else { return Ok(()) };
         let parts = digesting.saving.take().unwrap_or_default();
         match result {
@@ -168,7 +172,7 @@ impl Engine {
             }
             Err(cause) => {
                 if digesting.delta.not_saved(&lines) {
-                    return Err(Error::Digests(cause));
+                    return Err(CopyError::Digests(cause));
                 }
                 self.teller.tell(Event::NotSaved(cause.to_string()));
                 Ok(())

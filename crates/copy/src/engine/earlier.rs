@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::error::Error;
+use crate::error::CopyError;
 use crate::progress::Event;
 
 impl Engine {
@@ -16,7 +16,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the file of digests cannot be written: what it says of a file would be taken for what it was left as.
-    pub(super) async fn end_earlier(&mut self) -> Result<(), Error> {
+    pub(super) async fn end_earlier(&mut self) -> Result<(), CopyError> {
         let Some(device) = self.destination.shared() else { return Ok(()) };
         let own = device.leaves();
         for told in self.sessions_of_earlier().await {
@@ -33,7 +33,7 @@ impl Engine {
         if let Some(digesting) = &self.digesting {
             let sessions = sessions.clone();
             let begun = digesting.file.blocking(move |file| file.begin(sessions)).await;
-            begun.map_err(Error::Digests)?;
+            begun.map_err(CopyError::Digests)?;
         }
         if let Some(store) = self.options.checkpoint.clone() {
             store.begin(sessions);

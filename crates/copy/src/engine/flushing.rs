@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{Ended, Engine};
-use crate::error::{Error, is_loss};
+use crate::error::{CopyError, is_loss};
 use crate::progress::Event;
 
 impl Engine {
@@ -33,7 +33,7 @@ impl Engine {
         len.unwrap_or(self.teller.progress.done)
     }
 
-    pub(super) fn take_flushed(&mut self, result: io::Result<()>) -> Result<(), Error> {
+    pub(super) fn take_flushed(&mut self, result: io::Result<()>) -> Result<(), CopyError> {
         match result {
             Ok(()) => {
                 self.flushes.end();
@@ -52,7 +52,7 @@ impl Engine {
             Err(cause) => {
                 if !is_loss(&cause) {
                     self.flushes.fail();
-                    return Err(Error::Flush(cause));
+                    return Err(CopyError::Flush(cause));
                 }
                 let is_worth_while = self.flushes.lose();
                 let lost = self.ledger.lose();
@@ -60,7 +60,7 @@ impl Engine {
                 self.teller.progress.lost += lost.bytes();
                 if !is_worth_while || self.destination.is_sequential() {
                     self.flushes.fail();
-                    return Err(Error::Flush(cause));
+                    return Err(CopyError::Flush(cause));
                 }
                 self.teller.tell(Event::Lost { bytes: lost.bytes() });
                 self.write_kept_again();

@@ -14,7 +14,7 @@ use crate::blocks::{Block, blocks};
 use crate::checksums::sum;
 use crate::digesting::Digesting;
 use crate::digests::Digest;
-use crate::error::Error;
+use crate::error::CopyError;
 use crate::memory::Hold;
 use crate::part::{Content, Cut, Part};
 use crate::progress::Event;
@@ -51,11 +51,12 @@ impl Engine {
                     checksums.put(&Part::zeros(zeros.clone()), 0);
                 }
                 self.put_told_zeros(zeros);
-            } else if !self.start_read() {
+            } else if !self.rates.reads.is_open(now) || !self.start_read(now) {
                 break;
             }
         }
-        let is_starved = self.survey.is_awaited(self.ledger.rest()) && self.takes_one_more();
+        let may_read = self.rates.reads.is_open(now) && self.takes_one_more();
+        let is_starved = may_read && self.survey.is_awaited(self.ledger.rest());
         self.survey.note(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
@@ -159,7 +160,7 @@ impl Engine {
     }
 
     /// Begins a read, if one may begin.
-    fn start_read(&mut self) -> bool {
+    fn start_read(&mut self, now: Instant) -> bool {
         let grid = self.block_grid();
         let Some(Next { range, asked, is_blind }) = self.next_read(grid) else { return false };
         let len = to_usize(asked.bytes, usize::MAX);
@@ -182,7 +183,7 @@ impl Engine {
                 let salvage = salvage::read(device.as_ref(), &pool, range, block).await;
                 let Salvage { data, unreadable } = salvage.map_err(|cause| {
                     let is_short = cause.kind() == ErrorKind::UnexpectedEof;
-                    if is_short { Error::Shrunk } else { Error::Source(cause) }
+                    if is_short { CopyError::Shrunk } else { CopyError::Source(cause) }
                 })?;
                 let bytes = data.iter().map(|(_, data)| data.len() as u64).sum();
                 let (mut parts, mut blocks) = (Vec::new(), Vec::new());
@@ -199,7 +200,7 @@ impl Engine {
             self.survey.advance(asked.bytes);
             let source = self.source.clone();
             self.tasks.spawn(async move {
-                let data = source.fill(pool.take(len)).await.map_err(Error::Source)?;
+                let data = source.fill(pool.take(len)).await.map_err(CopyError::Source)?;
                 let (bytes, is_last) = (data.len() as u64, data.len() < len);
                 let end = if is_last { offset + bytes } else { u64::MAX };
                 let grid = grid.map(|(size, _)| (size, end));
@@ -208,6 +209,7 @@ impl Engine {
                 Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind })
             });
         }
+        self.rates.reads.pay(asked.bytes, now);
         self.reading += asked.count;
         self.reading_bytes += asked.bytes;
         true
@@ -242,12 +244,12 @@ impl Engine {
         parts: Vec<(Part, u64)>,
         blocks: &[Block],
         is_last: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), CopyError> {
         let judged = self.judge_blocks(blocks);
         for (part, sum) in parts {
             let capacity = self.destination.capacity().unwrap_or(u64::MAX);
             if part.range.end > capacity {
-                return Err(Error::Overflow { capacity });
+                return Err(CopyError::Overflow { capacity });
             }
             if let Some(checksums) = &mut self.checksums {
                 checksums.put(&part, sum);

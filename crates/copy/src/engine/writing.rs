@@ -2,9 +2,11 @@
 
 use std::io;
 
+use tokio::time::Instant;
+
 use super::depths::{Depth, Load};
 use super::{Ended, Engine};
-use crate::error::Error;
+use crate::error::CopyError;
 use crate::ledger::Task;
 use crate::part::{Content, Part};
 
@@ -12,7 +14,9 @@ impl Engine {
     /// Begins as many writes as may be under way.
     pub(super) fn start_writes(&mut self) {
         let mut room = self.room();
+        let now = Instant::now();
         while room > 0
+            && self.rates.writes.is_open(now)
             && let Some(part) = self.next_to_write()
         {
             room = room.saturating_sub(part.len());
@@ -23,6 +27,9 @@ impl Engine {
             self.writing_bytes += part.len();
             let (destination, zeros) = (self.destination.clone(), self.zeros.clone());
             let makes_zeros = self.makes_zeros();
+            if part.is_data() || !makes_zeros {
+                self.rates.writes.pay(part.len(), now);
+            }
             self.tasks.spawn(async move {
                 let (start, len) = (part.range.start, part.len());
                 let written = match &part.content {
@@ -64,13 +71,13 @@ impl Engine {
         task: Task,
         part: Part,
         result: io::Result<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), CopyError> {
         let len = part.len();
         self.writing -= 1;
         self.writing_bytes -= len;
         if let Err(cause) = result {
             self.ledger.failed(task);
-            return Err(Error::Destination(cause));
+            return Err(CopyError::Destination(cause));
         }
         let makes_zeros = self.makes_zeros();
         let progress = &mut self.teller.progress;

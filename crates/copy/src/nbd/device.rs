@@ -31,13 +31,13 @@ const DEPTH: usize = 16 << 20;
 /// same bytes are sent one after the other.
 ///
 /// A connection that is lost, or over which a server says nothing for as long as
-/// [`NbdUri::command_timeout`] while it has something to answer, is opened again, and what was not answered is asked for
-/// again; for as long as [`NbdUri::patience`] requests wait for that. What was answered and not flushed may be lost with a
-/// connection, so the next flush fails then ([`NbdError::UnflushedWritesLost`]), once for each handle: who writes it
-/// again and flushes has lost nothing. If the export is another one by then, as far as its size and what the server
-/// says of it tell, or the server breaks the protocol, all requests fail.
+/// [`NbdUri::command_timeout`] while it has something to answer, is made again, and requests
+/// without an answer are sent again; they wait for that as long as [`NbdUri::patience`]. What was answered and not flushed may be lost with a
+/// connection, so the next flush fails then ([`NbdError::UnflushedWritesLost`]), once for each handle: to lose
+/// nothing, write it again and flush. If the export is another one by then, by its size or by what the server says of it, or
+/// if the server breaks the protocol, all requests fail.
 ///
-/// NBD has no word by which a client could end what a lost connection has left under way. A server that goes on running may
+/// NBD has no way to end the requests that a lost connection has left in flight. A server that goes on running may
 /// carry out such a write later, over what was written to the same bytes since; of one that has restarted nothing is left.
 ///
 /// Clones are the same device, by a handle of its own.
@@ -107,12 +107,12 @@ impl NbdDevice {
         })
     }
 
-    /// What the server says of it.
+    /// Returns what the server says of the export.
     pub fn export(&self) -> &Export {
         &self.export
     }
 
-    /// Whether all connections are lost, so that requests wait until the server is back:
+    /// Returns whether all connections are lost, so that requests wait until the server is back:
     /// [`NbdUri::patience`] at most.
     pub fn is_away(&self) -> bool {
         self.connections.is_away()

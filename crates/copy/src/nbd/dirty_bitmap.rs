@@ -1,4 +1,4 @@
-//! What QEMU has marked as changed, told over NBD (QEMU, `docs/interop/nbd.rst`, `qemu:dirty-bitmap:`).
+//! Bytes that QEMU has marked as changed, read over NBD (QEMU, `docs/interop/nbd.rst`, `qemu:dirty-bitmap:`).
 
 use std::fmt;
 use std::io;
@@ -34,21 +34,21 @@ pub struct DirtyBitmap {
 }
 
 impl DirtyBitmap {
-    /// The bitmap of this name, of an export that has it.
+    /// Names a bitmap of an export.
     pub fn new(uri: NbdUri, name: &str) -> Self {
         Self { uri, context: format!("{NAMESPACE}{name}") }
     }
 
-    /// The name of a bitmap in the name of a metadata context, if it is one of a bitmap.
+    /// Returns the name of the bitmap in the name of a metadata context, if it is the context of a bitmap.
     pub fn name_in(context: &str) -> Option<&str> {
         context.strip_prefix(NAMESPACE).filter(|name| !name.is_empty())
     }
 
-    /// Asks for all bytes that are marked, in whole granules of the bitmap. Where the server leaves open
-    /// whether bytes are marked, they count as marked.
+    /// Reads which bytes are marked, in whole granules of the bitmap. Bytes of which the server leaves it open count
+    /// as marked.
     ///
     /// # Errors
-    /// When the export cannot be had, has no such bitmap, or does not tell.
+    /// When the export cannot be opened, has no such bitmap, or the server does not report it.
     pub async fn ranges(&self) -> Result<RangeSet, NbdError> {
         self.marked().await
     }

@@ -39,23 +39,23 @@ pub(super) enum Place {
 }
 
 impl NbdUri {
-    /// Whether a text is meant to be one, by its scheme.
+    /// Returns whether a text is meant to be an NBD URI, by its scheme.
     pub fn is_meant_by(text: &str) -> bool {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| scheme.starts_with("nbd"))
     }
 
-    /// The name of the export; the empty one is that of the default export.
+    /// Returns the name of the export; the empty one is that of the default export.
     pub fn export(&self) -> &str {
         &self.export
     }
 
-    /// How long requests wait for a server that is away (`patience`, 300 s); zero does not wait.
+    /// Returns how long requests wait for a server that is away (`patience`, 300 s); zero does not wait.
     pub const fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// How long opening the export waits for a server that is not up yet (`open_patience`). Zero, the default, tries once.
+    /// Returns how long opening the export waits for a server that is not up yet (`open_patience`). Zero, the default, tries once.
     pub fn open_patience(&self) -> Duration {
         self.open_patience.unwrap_or_default()
     }
@@ -67,14 +67,14 @@ impl NbdUri {
         self
     }
 
-    /// How long a server that has something to answer may say nothing before its connection counts as lost
+    /// Returns how long a server that has something to answer may say nothing before its connection counts as lost
     /// (`command_timeout`, 60 s); and a second more for each MiB that it has to move for that. `None` (0) waits for
     /// ever.
     pub const fn command_timeout(&self) -> Option<Duration> {
         self.command_timeout
     }
 
-    /// The URI without these parameters: the name of the export, however it is used.
+    /// Returns the URI without these parameters: the name of the export, however it is used.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
         let names = |pair: &&str| !OWN.iter().any(|own| pair.starts_with(own));

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use crate::support::{GRAIN, Memory, pattern};
-use iscsi_copy::{Copy, Destination, Error, Event, Options, Source};
+use iscsi_copy::{CopyError, CopyJob, CopyOptions, Destination, Event, Source};
 
-fn options() -> Options {
-    Options::default().with_io_size(4096).with_zero_granularity(Some(512))
+fn options() -> CopyOptions {
+    CopyOptions::default().with_io_size(4096).with_zero_granularity(Some(512))
 }
 
 /// What a device says where it [fails](support::State::fails_at).
@@ -15,9 +15,9 @@ fn bad_block() -> std::io::Error {
     std::io::Error::other("a bad block")
 }
 
-fn copy(from: &Memory, to: &Memory) -> Copy {
+fn copy(from: &Memory, to: &Memory) -> CopyJob {
     let (from, to) = (Source::device(from.clone()), Destination::device(to.clone()));
-    Copy::new(from, to).with_options(options())
+    CopyJob::new(from, to).with_options(options())
 }
 
 /// Data, zeros and data, of so many grains each.
@@ -67,7 +67,7 @@ async fn holes_that_are_none_are_copied_where_holes_are_read() {
         let bytes = sparse(&[3, 1000, 5]);
         let (from, to) = (Memory::new(bytes.clone()), Memory::blank(bytes.len()));
         from.lock().bytes[GRAIN * 500] = 7;
-        let options = Options::default().with_holes_read(reads_holes);
+        let options = CopyOptions::default().with_holes_read(reads_holes);
         copy(&from, &to).with_options(options).run().await.unwrap();
         assert_eq!(to.lock().bytes == from.lock().bytes, reads_holes);
     }
@@ -142,7 +142,7 @@ async fn a_destination_that_loses_all_again_and_again_is_given_up() {
     let (from, to) = (Memory::new(pattern(100_000)), Memory::blank(100_000));
     to.lock().losses = 100;
     let failure = copy(&from, &to).run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Flush(_)), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Flush(_)), "{failure:?}");
     assert_eq!(failure.progress.flushed, 0);
     let lost = iscsi_initiator::Error::UnflushedWritesLost.to_string();
     assert_eq!(failure.error.iscsi().unwrap().to_string(), lost);
@@ -169,7 +169,7 @@ async fn a_stream_is_written_again_from_memory() {
     to.lock().losses = 2;
     let source = Source::stream(std::io::Cursor::new(bytes.clone()), None);
     let small = options().with_max_memory(128 << 10);
-    let copy = Copy::new(source, Destination::device(to.clone())).with_options(small);
+    let copy = CopyJob::new(source, Destination::device(to.clone())).with_options(small);
     let progress = copy.run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     assert_eq!(progress.read, 1 << 20, "it was read once");
@@ -180,20 +180,20 @@ async fn a_stream_is_written_again_from_memory() {
 async fn a_stream_that_is_too_long_is_told() {
     let to = Memory::blank(10_000);
     let source = Source::stream(std::io::Cursor::new(pattern(10_001)), None);
-    let copy = Copy::new(source, Destination::device(to)).with_options(options());
+    let copy = CopyJob::new(source, Destination::device(to)).with_options(options());
     let failure = copy.run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Overflow { capacity: 10_000 }), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Overflow { capacity: 10_000 }), "{failure:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_fit_is_told_before_anything_is_written() {
     let (from, to) = (Memory::new(pattern(10_001)), Memory::blank(10_000));
     let failure = copy(&from, &to).run().await.unwrap_err();
-    let expected = Error::TooSmall { capacity: 10_000, needed: 10_001 };
+    let expected = CopyError::TooSmall { capacity: 10_000, needed: 10_001 };
     assert_eq!(failure.to_string(), expected.to_string());
     to.lock().limits.is_read_only = true;
     let failure = copy(&to, &to).run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::ReadOnly));
+    assert!(matches!(failure.error, CopyError::ReadOnly));
     assert!(to.lock().writes.is_empty());
 }
 
@@ -204,7 +204,7 @@ async fn an_error_ends_the_copy_and_what_was_written_is_flushed() {
         let bad = if is_source { &from } else { &to };
         bad.lock().fails_at = Some(50_000);
         let failure = copy(&from, &to).run().await.unwrap_err();
-        let ends = [Error::Source(bad_block()), Error::Destination(bad_block())];
+        let ends = [CopyError::Source(bad_block()), CopyError::Destination(bad_block())];
         let expected = &ends[usize::from(!is_source)];
         assert_eq!(failure.to_string(), expected.to_string());
         assert_eq!(failure.progress.done, failure.progress.flushed);
@@ -242,7 +242,7 @@ async fn a_pause_holds_the_copy_and_a_cancel_ends_it_in_order() {
     control.cancel();
     control.resume();
     let failure = running.await.unwrap().unwrap_err();
-    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Cancelled), "{failure:?}");
     let progress = failure.progress;
     assert!(progress.done > 0 && progress.done < 1 << 20 && progress.done == progress.flushed);
     assert_eq!(to.lock().under_way.0, 0);
@@ -253,7 +253,8 @@ async fn a_stream_gets_all_bytes_in_order() {
     let bytes = sparse(&[3, 100, 5]);
     let from = Memory::new(bytes.clone());
     let (writer, mut reader) = tokio::io::duplex(1000);
-    let copy = Copy::new(Source::device(from), Destination::stream(writer)).with_options(options());
+    let copy =
+        CopyJob::new(Source::device(from), Destination::stream(writer)).with_options(options());
     let running = tokio::spawn(copy.run());
     let mut found = Vec::new();
     tokio::io::AsyncReadExt::read_to_end(&mut reader, &mut found).await.unwrap();
@@ -266,5 +267,5 @@ async fn nothing_is_copied_well() {
     let progress = copy(&Memory::blank(0), &Memory::blank(0)).run().await.unwrap().progress;
     assert_eq!((progress.total, progress.done), (Some(0), 0));
     let source = Source::stream(tokio::io::empty(), None);
-    Copy::new(source, Destination::device(Memory::blank(0))).run().await.unwrap();
+    CopyJob::new(source, Destination::device(Memory::blank(0))).run().await.unwrap();
 }

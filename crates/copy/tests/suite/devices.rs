@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use iscsi_copy::{Copy, Destination, FileDevice, FileOptions, InUse, Source};
+use iscsi_copy::{CopyJob, Destination, FileDevice, FileOptions, InUse, Source};
 use nix::fcntl::OFlag;
 
 use crate::support::{Folder, pattern};
@@ -64,7 +64,7 @@ async fn a_device_that_another_program_has_claimed_is_not_written_to() {
     // While it is written to, it is claimed.
     let refused = FileOptions::new().open(&device.0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
-    let copy = Copy::new(Source::device(FileDevice::open(&from).unwrap()), to);
+    let copy = CopyJob::new(Source::device(FileDevice::open(&from).unwrap()), to);
     copy.run().await.unwrap();
     drop(device);
     assert!(fs::read(&image).unwrap() == pattern(MIB));

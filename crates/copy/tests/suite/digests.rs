@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{
-    Copied, Copy, Destination, Difference, DigestFile, Digests, Error, Event, Failure, FileDevice,
-    Identity, Options, Progress, Source, Verify, VerifyError,
+    Copied, CopyError, CopyJob, CopyOptions, Destination, Difference, DigestFile, Digests, Event,
+    Failure, FileDevice, Identity, Progress, Source, Verify, VerifyError,
 };
 use proptest::prelude::*;
 
@@ -22,13 +22,13 @@ fn open(path: &Path) -> DigestFile {
     DigestFile::open(path, &Identity::new("a source", 1), &unit(), BLOCK as u64).unwrap()
 }
 
-fn options(path: &Path) -> Options {
-    Options::default().with_io_size(2048).with_digests(open(path)).with_flush_bytes(32 << 10)
+fn options(path: &Path) -> CopyOptions {
+    CopyOptions::default().with_io_size(2048).with_digests(open(path)).with_flush_bytes(32 << 10)
 }
 
 async fn run(from: &Memory, to: &Memory, path: &Path) -> Result<Copied, Failure> {
     let (from, to) = (Source::device(from.clone()), Destination::device(to.clone()));
-    Copy::new(from, to).with_options(options(path)).run().await
+    CopyJob::new(from, to).with_options(options(path)).run().await
 }
 
 async fn copy(from: &Memory, to: &Memory, path: &Path) -> Progress {
@@ -125,7 +125,8 @@ async fn a_stream_is_compared_as_it_comes() {
         // What a stream has given is written again as it was, so that it is known all the same.
         to.lock().losses = 1;
         let source = Source::stream(std::io::Cursor::new(bytes.clone()), None);
-        let copy = Copy::new(source, Destination::device(to.clone())).with_options(options(&path));
+        let copy =
+            CopyJob::new(source, Destination::device(to.clone())).with_options(options(&path));
         let progress = copy.run().await.unwrap().progress;
         assert_eq!(to.lock().bytes, bytes);
         assert_eq!(progress.skipped, (LEN - sent) as u64);
@@ -203,7 +204,7 @@ async fn a_file_that_became_shorter_is_not_taken_for_what_it_was() {
         } else {
             Source::device(Memory::new(bytes.to_vec()))
         };
-        let ended = Copy::new(source, to).with_options(options(&path)).run().await.unwrap();
+        let ended = CopyJob::new(source, to).with_options(options(&path)).run().await.unwrap();
         assert_eq!(std::fs::read(&copied).unwrap(), bytes);
         ended.progress.skipped
     };
@@ -223,9 +224,9 @@ async fn a_file_that_became_shorter_is_not_taken_for_what_it_was() {
 async fn a_stream_keeps_no_digests() {
     let folder = Folder::new();
     let source = Source::device(Memory::new(content()));
-    let copy = Copy::new(source, Destination::stream(tokio::io::sink()));
+    let copy = CopyJob::new(source, Destination::stream(tokio::io::sink()));
     let failure = copy.with_options(options(&folder.path("digests"))).run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Digests(_)), "{failure}");
+    assert!(matches!(failure.error, CopyError::Digests(_)), "{failure}");
 }
 
 /// "It reads as zeros" was said of the first copy.
@@ -237,13 +238,13 @@ async fn a_destination_that_was_copied_to_is_not_zero() {
     for _ in 0..2 {
         let ends = (Source::device(from.clone()), Destination::device(to.clone()));
         let options = options(&path).with_destination_is_zero(true);
-        Copy::new(ends.0, ends.1).with_options(options).run().await.unwrap();
+        CopyJob::new(ends.0, ends.1).with_options(options).run().await.unwrap();
         assert_eq!(to.lock().bytes, from.lock().bytes);
         from.lock().bytes[..20 * BLOCK].fill(0);
     }
 }
 
-fn zero_options(path: &Path) -> Options {
+fn zero_options(path: &Path) -> CopyOptions {
     options(path).with_destination_is_zero(true)
 }
 
@@ -257,7 +258,7 @@ async fn a_destination_is_not_zero_after_a_copy_that_has_flushed_nothing() {
     // With a volatile cache a flush would come before the first write.
     to.lock().limits.has_volatile_cache = false;
     to.lock().holds_flushes = true;
-    let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+    let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
     let run = copy.with_options(zero_options(&path)).run();
     assert!(tokio::time::timeout(Duration::from_secs(5), run).await.is_err(), "it is killed");
     to.lock().holds_flushes = false;
@@ -265,7 +266,7 @@ async fn a_destination_is_not_zero_after_a_copy_that_has_flushed_nothing() {
     assert!(written > BLOCK, "{written}");
     assert!(open(&path).known().is_empty());
     from.lock().bytes[..4 * BLOCK].fill(0);
-    let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+    let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
     copy.with_options(zero_options(&path)).run().await.unwrap();
     assert!(to.lock().bytes == from.lock().bytes);
 }
@@ -279,13 +280,13 @@ async fn a_destination_is_not_zero_after_its_digests_were_forgotten() {
         let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
         let first = zero_options(&path);
         let file = first.digests.clone().unwrap();
-        let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+        let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
         let copied = copy.with_options(first).run().await.unwrap();
         file.forget().unwrap();
         from.lock().bytes[..4 * BLOCK].fill(0);
         let again = if is_reopened { open(&path) } else { file };
         assert!(again.known().is_empty(), "{copied:?}");
-        let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+        let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
         let options = zero_options(&folder.path("unused")).with_digests(again);
         copy.with_options(options).run().await.unwrap();
         assert!(to.lock().bytes == from.lock().bytes, "reopened: {is_reopened}");
@@ -435,7 +436,7 @@ proptest! {
                 .unwrap();
             let ended = runtime.block_on(async {
                 let known = open(&path).known().bytes();
-                let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+                let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
                 let options = options(&path).with_io_size(round.io_size);
                 let copy = copy.with_options(options.with_flush_bytes(round.flush_bytes));
                 let mut events = copy.events();

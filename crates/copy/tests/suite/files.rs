@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::support::{Folder, Memory, pattern};
-use iscsi_copy::{Copy, Destination, Device, Error, FileDevice, Options, Source};
+use iscsi_copy::{CopyError, CopyJob, CopyOptions, Destination, Device, FileDevice, Source};
 
 const MIB: u64 = 1 << 20;
 
@@ -28,9 +28,9 @@ fn allocated(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-fn copy(from: &Path, to: &Path) -> Copy {
+fn copy(from: &Path, to: &Path) -> CopyJob {
     let source = Source::device(FileDevice::open(from).unwrap());
-    Copy::new(source, Destination::file(FileDevice::create(to).unwrap()))
+    CopyJob::new(source, Destination::file(FileDevice::create(to).unwrap()))
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_stream_with_zeros_at_its_end_keeps_its_length() {
     bytes.resize(4 << 20, 0);
     let source = Source::stream(std::io::Cursor::new(bytes.clone()), None);
     let destination = Destination::file(FileDevice::create(&to).unwrap());
-    Copy::new(source, destination).run().await.unwrap();
+    CopyJob::new(source, destination).run().await.unwrap();
     assert!(fs::read(&to).unwrap() == bytes);
     assert!(allocated(&to) <= HARDLY_ANYTHING);
 }
@@ -73,11 +73,11 @@ async fn a_file_that_becomes_shorter_is_told() {
     let folder = Folder::new();
     let (from, to) = (folder.path("from"), folder.path("to"));
     fs::write(&from, vec![9; 4 << 20]).unwrap();
-    let copy = copy(&from, &to).with_options(Options::default().with_io_size(4096));
+    let copy = copy(&from, &to).with_options(CopyOptions::default().with_io_size(4096));
     fs::File::options().write(true).open(&from).unwrap().set_len(MIB + 1).unwrap();
     // What is missing looks like a hole to the file system, and like an end to a read.
     let failure = copy.run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Shrunk), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Shrunk), "{failure:?}");
 }
 
 /// Of a copy that fails before the source has given anything, nothing is to be seen at the destination.
@@ -92,11 +92,11 @@ async fn a_file_is_left_alone_until_the_source_has_given_something() {
         from.lock().fails_at = Some(fails_at);
         let file = Destination::file(FileDevice::create(&to).unwrap());
         let file = if place > 0 { file.from_byte(place) } else { file };
-        Copy::new(Source::device(from), file).run()
+        CopyJob::new(Source::device(from), file).run()
     };
     for place in [0, 4] {
         let failure = copied(0, place).await.unwrap_err();
-        assert!(matches!(failure.error, Error::Source(_)), "{failure}");
+        assert!(matches!(failure.error, CopyError::Source(_)), "{failure}");
         assert!(!failure.has_full_length && failure.progress.done == 0, "{failure:?}");
         assert_eq!(fs::read(&to).unwrap(), b"what was there");
         let failure = copied(MIB - 1, place).await.unwrap_err();
@@ -107,8 +107,8 @@ async fn a_file_is_left_alone_until_the_source_has_given_something() {
     let from = Memory::new(pattern(1 << 20));
     from.lock().fails_at = Some(MIB / 2);
     let file = Destination::file(FileDevice::create(&to).unwrap());
-    let options = Options::default().with_done((0..MIB / 2).into());
-    let failure = Copy::new(Source::device(from), file).with_options(options).run().await;
+    let options = CopyOptions::default().with_done((0..MIB / 2).into());
+    let failure = CopyJob::new(Source::device(from), file).with_options(options).run().await;
     assert!(failure.unwrap_err().has_full_length);
 }
 
@@ -125,7 +125,7 @@ async fn a_part_goes_to_another_place() {
     for place in [1000, 2 * MIB - len, 2 * MIB - 5000, 3 * MIB + 1] {
         fs::write(&to, vec![9; 2 << 20]).unwrap();
         let destination = Destination::file(FileDevice::create(&to).unwrap()).from_byte(place);
-        Copy::new(source(), destination).run().await.unwrap();
+        CopyJob::new(source(), destination).run().await.unwrap();
         let mut expected = vec![9; 2 << 20];
         expected.resize(expected.len().max((place + len) as usize), 0);
         let image = &fs::read(&from).unwrap()[part.start as usize..part.end as usize];
@@ -139,14 +139,14 @@ async fn a_part_that_is_not_there_is_not_copied() {
     let (from, to) = (Memory::new(pattern(10_000)), Memory::new(pattern(20_000)));
     let copied = |range, place| {
         let source = Source::device(from.clone()).part(range);
-        Copy::new(source, Destination::device(to.clone()).from_byte(place)).run()
+        CopyJob::new(source, Destination::device(to.clone()).from_byte(place)).run()
     };
     let progress = copied(9_000..12_000, 19_000).await.unwrap().progress;
     assert_eq!((progress.total, progress.flushed), (Some(1000), 1000));
     assert_eq!(to.lock().bytes[19_000..], from.lock().bytes[9_000..]);
     assert_eq!(copied(12_000..13_000, 0).await.unwrap().progress.total, Some(0));
     let error = copied(0..2000, 19_000).await.unwrap_err().error;
-    assert!(matches!(error, Error::TooSmall { capacity: 1000, needed: 2000 }), "{error}");
+    assert!(matches!(error, CopyError::TooSmall { capacity: 1000, needed: 2000 }), "{error}");
     assert!(to.lock().bytes[..19_000] == pattern(20_000)[..19_000]);
 }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use iscsi_copy::{CheckpointFile, Copy, Destination, DigestFile, Event, Identity, Options, Source};
+use iscsi_copy::{
+    CheckpointFile, CopyJob, CopyOptions, Destination, DigestFile, Event, Identity, Source,
+};
 use iscsi_initiator::{Disk, Initiator};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -57,12 +59,12 @@ impl Rig {
     }
 
     /// A process copies until a write of it is put off, and dies with its sessions.
-    fn is_killed(&self, bytes: &[u8], options: Options) {
+    fn is_killed(&self, bytes: &[u8], options: CopyOptions) {
         let (process, from) = (Runtime::new().unwrap(), Memory::new(bytes.to_vec()));
         let url = self.url();
         process.spawn(async move {
             let to = disk(&url, "host").await;
-            let copy = Copy::new(Source::device(from), Destination::device(to));
+            let copy = CopyJob::new(Source::device(from), Destination::device(to));
             copy.with_options(options).run().await
         });
         while self.put_off() == 0 {
@@ -73,16 +75,22 @@ impl Rig {
     }
 
     /// Another process copies to the end; why it may have left something to the one before it.
-    fn copies(&self, name: &str, bytes: &[u8], options: Options) -> Option<String> {
+    fn copies(&self, name: &str, bytes: &[u8], options: CopyOptions) -> Option<String> {
         self.copies_to(&self.url(), name, bytes, options)
     }
 
     /// Copies to the unit of this URL.
-    fn copies_to(&self, url: &str, name: &str, bytes: &[u8], options: Options) -> Option<String> {
+    fn copies_to(
+        &self,
+        url: &str,
+        name: &str,
+        bytes: &[u8],
+        options: CopyOptions,
+    ) -> Option<String> {
         let from = Memory::new(bytes.to_vec());
         let not_ended = self.runtime.block_on(async move {
             let to = disk(url, name).await;
-            let copy = Copy::new(Source::device(from), Destination::device(to.clone()));
+            let copy = CopyJob::new(Source::device(from), Destination::device(to.clone()));
             let copy = copy.with_options(options);
             let mut events = copy.events();
             copy.run().await.unwrap();
@@ -111,16 +119,16 @@ fn ends() -> [Identity; 2] {
     [Identity::new("a source", UNIT as u64), Identity::new("a unit", UNIT as u64)]
 }
 
-fn digests(path: &Path) -> Options {
+fn digests(path: &Path) -> CopyOptions {
     let [source, unit] = ends();
-    Options::default().with_digests(DigestFile::open(path, &source, &unit, 65536).unwrap())
+    CopyOptions::default().with_digests(DigestFile::open(path, &source, &unit, 65536).unwrap())
 }
 
-fn checkpoint(path: &Path) -> Options {
+fn checkpoint(path: &Path) -> CopyOptions {
     let [source, unit] = ends();
     let file = CheckpointFile::new(path, source, unit);
     let done = file.load().unwrap().unwrap_or_default();
-    Options::default().with_checkpoint(file).with_done(done)
+    CopyOptions::default().with_checkpoint(file).with_done(done)
 }
 
 fn changed(bytes: &[u8]) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_copy::{Copy, Destination, Device, NbdDevice, NbdError, Options, Source};
+use iscsi_copy::{CopyJob, CopyOptions, Destination, Device, NbdDevice, NbdError, Source};
 use iscsi_nbd::{Command, TransmissionFlags};
 use tokio::time::{Instant, sleep};
 
@@ -326,8 +326,8 @@ async fn a_copy_to_a_server_that_is_killed_writes_what_was_lost_again() {
         let uri = server.uri("");
         let destination = Destination::device(NbdDevice::open(&uri).await.unwrap());
         server.lock().lives = Some(lives);
-        let options = Options::default().with_io_size(4096).with_flush_bytes(16 << 10);
-        let copy = Copy::new(Source::device(Memory::new(wanted.clone())), destination);
+        let options = CopyOptions::default().with_io_size(4096).with_flush_bytes(16 << 10);
+        let copy = CopyJob::new(Source::device(Memory::new(wanted.clone())), destination);
         let copied = copy.with_options(options).run().await.unwrap();
         assert_eq!(copied.progress.flushed, LEN as u64);
         assert!(server.lock().medium == wanted, "{lives} {several}");
@@ -343,8 +343,8 @@ async fn a_copy_from_a_server_that_is_killed_reads_on() {
         let source = Source::device(NbdDevice::open(&server.uri("")).await.unwrap());
         server.lock().lives = Some(lives);
         let to = Memory::blank(LEN);
-        let options = Options::default().with_io_size(4096);
-        let copy = Copy::new(source, Destination::device(to.clone())).with_options(options);
+        let options = CopyOptions::default().with_io_size(4096);
+        let copy = CopyJob::new(source, Destination::device(to.clone())).with_options(options);
         let copying = tokio::spawn(copy.run());
         until(|| server.lock().lives.is_none() || copying.is_finished()).await;
         if !copying.is_finished() {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::support::{Folder, Memory, pattern};
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::{
-    Changes, CheckpointFile, Destination, Device, DigestFile, Digests, Divergence, EndedPass,
-    Forecast, Identity, Options, Passes, PassesError, RangeSet, Source, Verdict, Verify,
+    Changes, CheckpointFile, CopyOptions, Destination, Device, DigestFile, Digests, Divergence,
+    EndedPass, Forecast, Identity, Passes, PassesError, RangeSet, Source, Verdict, Verify,
     VerifyError,
 };
 use iscsi_initiator::device::{DeviceLimits, Extent, IoFuture};
@@ -164,7 +164,7 @@ impl Changes for InUse {
     }
 }
 
-fn passes(from: &InUse, to: &Memory, options: Options, goal: Duration) -> Passes {
+fn passes(from: &InUse, to: &Memory, options: CopyOptions, goal: Duration) -> Passes {
     let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
     let options = options.with_io_size(4096).with_flush_bytes(64 << 10);
     Passes::new(source, destination, options, from.clone(), Forecast::new(goal, 30)).unwrap()
@@ -189,7 +189,7 @@ const NONE: Duration = Duration::ZERO;
 #[tokio::test(start_paused = true)]
 async fn pass_by_pass_less_is_left_until_the_last_is_short_enough() {
     let (from, to) = (InUse::new(150), Memory::blank(LEN));
-    let passes = all(passes(&from, &to, Options::default(), GOAL)).await;
+    let passes = all(passes(&from, &to, CopyOptions::default(), GOAL)).await;
     assert!(to.lock().bytes == from.bytes());
     let ended = passes.ended();
     let dirtied = dirtied(ended);
@@ -221,7 +221,7 @@ async fn pass_by_pass_less_is_left_until_the_last_is_short_enough() {
 #[tokio::test(start_paused = true)]
 async fn where_more_passes_do_not_help_the_last_one_is_made_all_the_same() {
     let (from, to) = (InUse::new(5000), Memory::blank(LEN));
-    let passes = all(passes(&from, &to, Options::default(), NONE)).await;
+    let passes = all(passes(&from, &to, CopyOptions::default(), NONE)).await;
     assert!(to.lock().bytes == from.bytes());
     let ended = passes.ended();
     let told = ended[ended.len() - 2].verdict;
@@ -233,7 +233,7 @@ async fn where_more_passes_do_not_help_the_last_one_is_made_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn or_nobody_is_kept_from_writing() {
     let (from, to) = (InUse::new(5000), Memory::blank(LEN));
-    let passes = passes(&from, &to, Options::default(), NONE).with_stop_at_divergence(true);
+    let passes = passes(&from, &to, CopyOptions::default(), NONE).with_stop_at_divergence(true);
     let passes = all(passes).await;
     assert!(!from.guest().asked.contains(&"freeze"));
     assert_eq!(from.guest().asked.len(), passes.ended().len() - 1);
@@ -271,7 +271,7 @@ async fn killed_at_any_moment_nothing_old_stays() {
         loop {
             let done = file.load().unwrap().unwrap_or_default();
             resumed += u64::from(!done.is_empty());
-            let options = Options::default().with_done(done).with_checkpoint(file.clone());
+            let options = CopyOptions::default().with_done(done).with_checkpoint(file.clone());
             let running = all(passes(&from, &to, options, GOAL));
             let moment = if kills < 6 { 500 + (kills * 7 + seed) * 137 % 1300 } else { u64::MAX };
             if tokio::time::timeout(Duration::from_millis(moment), running).await.is_ok() {
@@ -297,7 +297,7 @@ async fn what_is_told_is_taken_back_before_it_is_copied() {
     let folder = Folder::new();
     let file = checkpoint(&folder);
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
-    let options = Options::default().with_checkpoint(file.clone());
+    let options = CopyOptions::default().with_checkpoint(file.clone());
     let mut passes = passes(&from, &to, options, NONE);
     let copy = passes.next().await.unwrap().unwrap();
     passes.take(copy.run().await.unwrap());
@@ -309,7 +309,7 @@ async fn what_is_told_is_taken_back_before_it_is_copied() {
     assert_eq!(file.load().unwrap(), Some(RangeSet::new()));
     assert!(matches!(passes.next().await, Err(PassesError::Unknown)));
 
-    let options = Options::default().with_checkpoint(file.clone());
+    let options = CopyOptions::default().with_checkpoint(file.clone());
     let mut passes = self::passes(&from, &to, options, GOAL);
     let copy = passes.next().await.unwrap().unwrap();
     passes.take(copy.run().await.unwrap());
@@ -331,7 +331,7 @@ async fn an_error_of_his_is_told_and_what_is_not_known_is_not_done() {
         let file = checkpoint(&folder);
         let (from, to) = (InUse::new(0), Memory::blank(LEN));
         from.guest().fails = Some(fails);
-        let options = Options::default().with_checkpoint(file.clone());
+        let options = CopyOptions::default().with_checkpoint(file.clone());
         let mut passes = passes(&from, &to, options, GOAL);
         let copy = passes.next().await.unwrap().unwrap();
         passes.take(copy.run().await.unwrap());
@@ -354,7 +354,7 @@ async fn nothing_is_asked_while_a_checkpoint_says_more_than_will_hold() {
     let [source, destination] = ends();
     let file = CheckpointFile::new(folder.path("no folder/map"), source, destination);
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
-    let mut passes = passes(&from, &to, Options::default().with_checkpoint(file), GOAL);
+    let mut passes = passes(&from, &to, CopyOptions::default().with_checkpoint(file), GOAL);
     let copy = passes.next().await.unwrap().unwrap();
     passes.take(copy.run().await.unwrap());
     assert!(matches!(passes.next().await, Err(PassesError::Checkpoint(_))));
@@ -364,7 +364,7 @@ async fn nothing_is_asked_while_a_checkpoint_says_more_than_will_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_fails_is_made_again() {
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
-    let mut passes = passes(&from, &to, Options::default(), GOAL);
+    let mut passes = passes(&from, &to, CopyOptions::default(), GOAL);
     let copy = passes.next().await.unwrap().unwrap();
     copy.control().cancel();
     copy.run().await.unwrap_err();
@@ -385,7 +385,7 @@ async fn a_pass_with_digests_is_made_once() {
     let [source, destination] = ends();
     let file = DigestFile::open(folder.path("digests"), &source, &destination, 4096).unwrap();
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
-    let mut passes = passes(&from, &to, Options::default().with_digests(file), GOAL);
+    let mut passes = passes(&from, &to, CopyOptions::default().with_digests(file), GOAL);
     let copy = passes.next().await.unwrap().unwrap();
     copy.control().cancel();
     copy.run().await.unwrap_err();
@@ -398,7 +398,7 @@ async fn zeros_that_come_later_are_made() {
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
     from.guest().acts = Some(|guest| guest.write(8192, &[0; 4096]));
     to.lock().extents_at_once = 0;
-    let options = Options::default().with_destination_is_zero(true);
+    let options = CopyOptions::default().with_destination_is_zero(true);
     all(passes(&from, &to, options, GOAL)).await;
     assert!(to.lock().bytes == from.bytes());
     assert!(from.bytes()[8192..12_288].iter().all(|byte| *byte == 0));
@@ -411,7 +411,7 @@ async fn digests_are_those_of_the_pass_before() {
     let [source, destination] = ends();
     let open = || DigestFile::open(folder.path("digests"), &source, &destination, 4096).unwrap();
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
-    all(passes(&from, &to, Options::default().with_digests(open()), GOAL)).await;
+    all(passes(&from, &to, CopyOptions::default().with_digests(open()), GOAL)).await;
     let before = from.bytes();
     from.guest().asked.clear();
     from.write(8192, &[9; 4096]);
@@ -421,7 +421,7 @@ async fn digests_are_those_of_the_pass_before() {
         guest.write(8200, &old[8200..8300]);
         guest.write(8192, &old[8192..12_288]);
     });
-    let passes = all(passes(&from, &to, Options::default().with_digests(open()), GOAL)).await;
+    let passes = all(passes(&from, &to, CopyOptions::default().with_digests(open()), GOAL)).await;
     assert!(from.bytes() == before);
     assert!(to.lock().bytes == before);
     assert_eq!(passes.ended()[0].dirtied, Some(4096));
@@ -438,7 +438,7 @@ async fn digests_stay_true_while_somebody_writes() {
     let [source, destination] = ends();
     let open = || DigestFile::open(folder.path("digests"), &source, &destination, 8192).unwrap();
     let (from, to) = (InUse::new(100), Memory::blank(LEN));
-    let passes = all(passes(&from, &to, Options::default().with_digests(open()), GOAL)).await;
+    let passes = all(passes(&from, &to, CopyOptions::default().with_digests(open()), GOAL)).await;
     assert!(to.lock().bytes == from.bytes());
     assert!(dirtied(passes.ended()).iter().all(|bytes| bytes % 8192 == 0));
     let known = Digests::load(folder.path("digests"), &destination).unwrap().unwrap();
@@ -450,7 +450,7 @@ async fn digests_stay_true_while_somebody_writes() {
 #[tokio::test(start_paused = true)]
 async fn the_last_state_is_verified_with_and_without_checksums() {
     let (from, to) = (InUse::new(150), Memory::blank(LEN));
-    let options = Options::default().with_checksums(true);
+    let options = CopyOptions::default().with_checksums(true);
     let passes = all(passes(&from, &to, options, GOAL)).await;
     let (rest, copied) = (passes.without_checksum(), passes.into_copied());
     let sums = copied.checksums.unwrap();
@@ -478,7 +478,8 @@ async fn what_cannot_be_read_is_forgotten_when_it_is_read_later() {
         guest.disk.lock().bad_grains = vec![100];
         guest.write(8192, &[1; 512]);
     });
-    let options = Options::default().with_skipped_unreadable(true).with_checkpoint(file.clone());
+    let options =
+        CopyOptions::default().with_skipped_unreadable(true).with_checkpoint(file.clone());
     let passes = all(passes(&from, &to, options.with_checksums(true), GOAL)).await;
     let unreadable: Range<u64> = 51_200..51_712;
     let known: RangeSet = RangeSet::from_iter([0..51_200, 51_712..LEN as u64]);
@@ -501,7 +502,7 @@ async fn the_first_pass_may_copy_a_part() {
     from.write(0, &[1; 512]);
     from.guest().acts = Some(|guest| guest.write(65_536, &[2; 512]));
     let first = RangeSet::from(0..4096);
-    let options = Options::default().with_ranges(first).with_checkpoint(file.clone());
+    let options = CopyOptions::default().with_ranges(first).with_checkpoint(file.clone());
     let passes = all(passes(&from, &to, options, GOAL)).await;
     assert!(to.lock().bytes == from.bytes());
     assert_eq!(passes.into_copied().progress.done, 4096 + 512);
@@ -514,10 +515,10 @@ fn of_a_stream_there_is_one_pass() {
     let stream = Source::stream(tokio::io::empty(), None);
     let to = Destination::device(disk.disk.clone());
     let forecast = || Forecast::new(GOAL, 1);
-    let refused = Passes::new(stream, to, Options::default(), disk.clone(), forecast());
+    let refused = Passes::new(stream, to, CopyOptions::default(), disk.clone(), forecast());
     assert!(matches!(refused, Err(PassesError::Stream)));
     let to = Destination::stream(tokio::io::sink());
     let source = Source::device(disk.clone());
-    let refused = Passes::new(source, to, Options::default(), disk, forecast());
+    let refused = Passes::new(source, to, CopyOptions::default(), disk, forecast());
     assert!(matches!(refused, Err(PassesError::Stream)));
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::{Folder, Memory, pattern};
-use iscsi_copy::{Copy, Destination, Device, Error, FileDevice, Options, Source};
+use iscsi_copy::{CopyError, CopyJob, CopyOptions, Destination, Device, FileDevice, Source};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -23,8 +23,8 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-fn options() -> Options {
-    Options::default().with_io_size(4096).with_zero_granularity(Some(512))
+fn options() -> CopyOptions {
+    CopyOptions::default().with_io_size(4096).with_zero_granularity(Some(512))
 }
 
 fn source(reader: PipeReader) -> Source {
@@ -49,7 +49,7 @@ async fn a_pipe_gives_all_bytes_in_order_and_gets_them() {
     assert_eq!((source.length(), destination.capacity()), (None, None));
     // Nobody can know what a stream reads as.
     let zero = options().with_destination_is_zero(true);
-    let copied = Copy::new(source, destination).with_options(zero).run().await.unwrap();
+    let copied = CopyJob::new(source, destination).with_options(zero).run().await.unwrap();
     let progress = copied.progress;
     assert_eq!((progress.done, progress.flushed), (LEN as u64, LEN as u64));
     assert_eq!(progress.written + progress.zeros_written, LEN as u64);
@@ -84,7 +84,7 @@ async fn a_copy_to_a_stream_sleeps_while_the_source_has_nothing() {
     const WAIT: Duration = Duration::from_secs(10);
     static BYTES: [u8; LEN] = [1; LEN];
     let source = Slow { bytes: &BYTES, end: Box::pin(sleep(WAIT)) };
-    let copy = Copy::new(Source::stream(source, None), Destination::stream(tokio::io::sink()));
+    let copy = CopyJob::new(Source::stream(source, None), Destination::stream(tokio::io::sink()));
     let (mut copy, mut polls) = (pin!(copy.run()), 0);
     let copied = poll_fn(|cx| {
         polls += 1;
@@ -101,7 +101,7 @@ async fn a_pipe_that_is_lost_on_the_way_is_written_again_from_memory() {
     thread::spawn(move || writer.write_all(&wanted).unwrap());
     let to = Memory::blank(100_000);
     to.lock().losses = 2;
-    let copy = Copy::new(source(from), Destination::device(to.clone())).with_options(options());
+    let copy = CopyJob::new(source(from), Destination::device(to.clone())).with_options(options());
     let progress = copy.run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, pattern(100_000));
     assert!(progress.lost > 0, "{progress:?}");
@@ -117,7 +117,7 @@ async fn a_file_is_read_and_written_from_where_it_stands_on() {
     let to = OpenOptions::new().append(true).open(folder.path("to")).unwrap();
     let (source, destination) = (Source::pipe(from), Destination::pipe(to));
     assert_eq!(source.length(), Some(LEN as u64 - 1000));
-    let copied = Copy::new(source, destination).with_options(options()).run().await.unwrap();
+    let copied = CopyJob::new(source, destination).with_options(options()).run().await.unwrap();
     assert_eq!(copied.progress.total, Some(LEN as u64 - 1000));
     let found = fs::read(folder.path("to")).unwrap();
     assert!(found[..6] == *b"before" && found[6..] == content()[1000..]);
@@ -128,8 +128,8 @@ async fn a_reader_that_goes_away_is_told() {
     let (reader, to) = io::pipe().unwrap();
     drop(reader);
     let from = Source::device(Memory::new(pattern(100_000)));
-    let failure = Copy::new(from, destination(to)).run().await.unwrap_err();
-    let Error::Destination(cause) = failure.error else { panic!("{failure:?}") };
+    let failure = CopyJob::new(from, destination(to)).run().await.unwrap_err();
+    let CopyError::Destination(cause) = failure.error else { panic!("{failure:?}") };
     assert_eq!(cause.kind(), io::ErrorKind::BrokenPipe);
 }
 
@@ -142,7 +142,7 @@ async fn a_file_that_may_only_be_written_is_written() {
     let to = FileDevice::from_file(to).unwrap();
     assert!(!to.limits().is_read_only && to.read_at(0, 1).await.is_err());
     let from = Source::device(Memory::new(content()));
-    let copy = Copy::new(from, Destination::file(to)).with_options(options());
+    let copy = CopyJob::new(from, Destination::file(to)).with_options(options());
     copy.run().await.unwrap();
     assert!(fs::read(folder.path("to")).unwrap() == content());
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_copy::{Checksums, Copy, Destination, Options, Progress, RangeSet, Source, Verify};
+use iscsi_copy::{
+    Checksums, CopyJob, CopyOptions, Destination, Progress, RangeSet, Source, Verify,
+};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -155,7 +157,7 @@ impl Device for Far {
 async fn copy(from: &Far) -> (Progress, Duration) {
     let to = Far::new(from.capacity(), 0, 1, 0, u64::MAX, Manner::Tells(1));
     let begun = Instant::now();
-    let copy = Copy::new(Source::device(from.clone()), Destination::device(to));
+    let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to));
     let progress = copy.run().await.unwrap().progress;
     assert_eq!(progress.done, from.capacity());
     (progress, begun.elapsed())
@@ -176,8 +178,8 @@ async fn verify(to: &Far) -> Duration {
 async fn checksums(of: &Far) -> Checksums {
     let near = Far { round_trip: Duration::ZERO, manner: Manner::Tells(4096), ..of.clone() };
     let to = Far::new(of.capacity(), 0, 1, 0, u64::MAX, Manner::Tells(1));
-    let options = Options::default().with_checksums(true);
-    let copy = Copy::new(Source::device(near), Destination::device(to)).with_options(options);
+    let options = CopyOptions::default().with_checksums(true);
+    let copy = CopyJob::new(Source::device(near), Destination::device(to)).with_options(options);
     copy.run().await.unwrap().checksums.unwrap()
 }
 
@@ -230,9 +232,9 @@ async fn a_device_that_does_not_answer_holds_nothing_up() {
 async fn a_device_that_refuses_is_asked_once() {
     let from = Far::new(0, 64 * MIB, SHORT, 50, 100_000_000, Manner::Refuses);
     let ranges = RangeSet::from_iter((0..16).map(|at| at * 4 * MIB..at * 4 * MIB + 2 * MIB));
-    let options = Options::default().with_ranges(ranges);
+    let options = CopyOptions::default().with_ranges(ranges);
     let to = Far::new(from.capacity(), 0, 1, 0, u64::MAX, Manner::Tells(1));
-    let copy = Copy::new(Source::device(from.clone()), Destination::device(to));
+    let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to));
     copy.with_options(options).run().await.unwrap();
     assert_eq!(from.seen().0, 1);
 }
@@ -319,6 +321,6 @@ async fn an_error_of_one_question_is_forgotten() {
     let from = Far::new(4 * GIB, 64 * MIB, SHORT, 50, 1_000_000_000, Manner::Tells(4096));
     let to = Far::new(from.capacity(), 0, 1, 0, u64::MAX, Manner::Tells(1));
     let source = Source::device(Stumbles(from.clone()));
-    let progress = Copy::new(source, Destination::device(to)).run().await.unwrap().progress;
+    let progress = CopyJob::new(source, Destination::device(to)).run().await.unwrap().progress;
     assert!(progress.read < 2 * GIB, "{}", progress.read);
 }

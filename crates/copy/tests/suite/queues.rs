@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{
-    CheckpointFile, Control, Copied, Copy, Destination, DigestFile, Error, Failure, Identity,
-    Options, Source,
+    CheckpointFile, Control, Copied, CopyError, CopyJob, CopyOptions, Destination, DigestFile,
+    Failure, Identity, Source,
 };
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -13,18 +13,18 @@ use tokio::time::sleep;
 const IO: usize = 4096;
 const LEN: usize = 4 << 20;
 
-fn copy(from: &Memory, to: &Memory) -> Copy {
+fn copy(from: &Memory, to: &Memory) -> CopyJob {
     let (from, to) = (Source::device(from.clone()), Destination::device(to.clone()));
-    Copy::new(from, to).with_options(Options::default().with_io_size(IO))
+    CopyJob::new(from, to).with_options(CopyOptions::default().with_io_size(IO))
 }
 
-fn start(copy: Copy) -> (Control, JoinHandle<Result<Copied, Failure>>) {
+fn start(copy: CopyJob) -> (Control, JoinHandle<Result<Copied, Failure>>) {
     (copy.control(), tokio::spawn(copy.run()))
 }
 
 /// Copies from a device that wants a queue of `before`, and in the middle one of `after`; the most reads
 /// at once until then, and from a second later on.
-async fn most_reads(options: Options, before: usize, after: usize) -> (usize, usize) {
+async fn most_reads(options: CopyOptions, before: usize, after: usize) -> (usize, usize) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     (from.lock().depth, to.lock().depth) = (before, 10);
     let (control, running) = start(copy(&from, &to).with_options(options.with_io_size(IO)));
@@ -44,9 +44,9 @@ async fn most_reads(options: Options, before: usize, after: usize) -> (usize, us
 
 #[tokio::test(start_paused = true)]
 async fn the_queue_follows_the_device_unless_it_is_fixed() {
-    assert_eq!(most_reads(Options::default(), 2, 7).await, (2, 7));
-    assert_eq!(most_reads(Options::default(), 7, 2).await, (7, 2));
-    assert_eq!(most_reads(Options::default().with_queue_depth(3), 2, 7).await, (3, 3));
+    assert_eq!(most_reads(CopyOptions::default(), 2, 7).await, (2, 7));
+    assert_eq!(most_reads(CopyOptions::default(), 7, 2).await, (7, 2));
+    assert_eq!(most_reads(CopyOptions::default().with_queue_depth(3), 2, 7).await, (3, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,11 +76,11 @@ async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
         }
         devices
     };
-    let options = Options::default().with_ranges(ranges).with_io_size(IO as usize);
+    let options = CopyOptions::default().with_ranges(ranges).with_io_size(IO as usize);
     for (options, most) in [(options.clone(), 50), (options.with_queue_depth(4), 4)] {
         let (from, to) = devices();
         let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
-        Copy::new(source, destination).with_options(options).run().await.unwrap();
+        CopyJob::new(source, destination).with_options(options).run().await.unwrap();
         // The destination has questions and flushes as well.
         let (reads, writes) = (from.lock().under_way.1, to.lock().under_way.1);
         assert!((most..=most + 1).contains(&reads), "{reads} of {most}");
@@ -104,7 +104,7 @@ async fn writes_wait_for_a_flush_that_does_not_end() {
     const FLUSH: u64 = 64 << 10;
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     to.lock().holds_flushes = true;
-    let options = Options::default().with_io_size(IO).with_flush_bytes(FLUSH);
+    let options = CopyOptions::default().with_io_size(IO).with_flush_bytes(FLUSH);
     let (control, running) = start(copy(&from, &to).with_options(options));
     sleep(Duration::from_secs(20)).await;
     let written = control.progress().written;
@@ -140,7 +140,7 @@ async fn a_cancel_waits_for_the_writes_under_way_and_starts_nothing_more() {
     assert!(!running.is_finished());
     to.lock().holds_writes = false;
     let failure = running.await.unwrap().unwrap_err();
-    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Cancelled), "{failure:?}");
     let progress = failure.progress;
     assert_eq!((progress.done, progress.flushed), (4 * IO as u64, 4 * IO as u64));
     assert_eq!((from.lock().reads.len(), to.lock().writes.len()), (8, 4));
@@ -155,7 +155,10 @@ async fn an_abandoned_copy_does_not_wait_for_writes_that_do_not_end() {
     control.abandon();
     let failure = running.await.unwrap().unwrap_err();
     let under_way = 4 * IO as u64;
-    assert_eq!(failure.error.to_string(), Error::Abandoned { under_way }.to_string());
+    assert_eq!(
+        failure.error.to_string(),
+        CopyError::Abandoned { in_flight: under_way }.to_string()
+    );
     assert_eq!((failure.progress.done, to.lock().writes.len()), (0, 0));
 }
 
@@ -170,7 +173,7 @@ async fn a_cancel_that_comes_before_the_first_read_is_obeyed_at_once() {
     sleep(Duration::from_millis(1)).await;
     assert!(running.is_finished());
     let failure = running.await.unwrap().unwrap_err();
-    assert!(matches!(failure.error, Error::Cancelled) && !failure.is_written, "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Cancelled) && !failure.is_written, "{failure:?}");
     assert_eq!((from.lock().reads.len(), to.lock().flushes), (0, 0));
 }
 
@@ -229,14 +232,14 @@ async fn what_is_written_and_not_flushed_is_told() {
     let (_, control, running) = flushing().await;
     control.abandon();
     let failure = running.await.unwrap().unwrap_err();
-    assert!(matches!(failure.error, Error::Abandoned { under_way: 0 }), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Abandoned { in_flight: 0 }), "{failure:?}");
     assert!(failure.is_written);
     assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
 
     let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
     to.lock().fails_flush = true;
     let failure = copy(&from, &to).run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Flush(_)) && failure.is_written, "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Flush(_)) && failure.is_written, "{failure:?}");
     assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
 }
 
@@ -248,7 +251,7 @@ async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
     to.lock().failing_flushes = 1;
     to.lock().holds_flushes = false;
     let failure = running.await.unwrap().unwrap_err();
-    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Cancelled), "{failure:?}");
     assert_eq!(failure.progress.flushed, 0);
 }
 
@@ -262,7 +265,7 @@ async fn no_flush_is_made_after_one_that_fails_behind_a_cancel() {
     let ends = Identity::new("a disk", LEN as u64);
     let checkpoint = CheckpointFile::new(folder.path("map"), ends.clone(), ends.clone());
     let digests = || DigestFile::open(folder.path("digests"), &ends, &ends, IO as u64).unwrap();
-    let options = Options::default()
+    let options = CopyOptions::default()
         .with_io_size(IO)
         .with_flush_bytes(FLUSH)
         .with_checkpoint(checkpoint.clone())
@@ -278,7 +281,7 @@ async fn no_flush_is_made_after_one_that_fails_behind_a_cancel() {
     to.lock().failing_flushes = 1;
     to.lock().holds_flushes = false;
     let failure = running.await.unwrap().unwrap_err();
-    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Cancelled), "{failure:?}");
     assert_eq!((failure.progress.flushed, to.lock().flushes), (0, 1));
     assert_eq!(checkpoint.load().unwrap().unwrap_or_default().bytes(), 0);
     assert!(digests().known().is_empty());
@@ -289,11 +292,12 @@ async fn a_write_that_fails_is_missing_though_it_was_the_last() {
     let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
     to.lock().fails_at = Some(9_999);
     let failure = copy(&from, &to).run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Destination(_)) && !failure.is_written);
+    assert!(matches!(failure.error, CopyError::Destination(_)) && !failure.is_written);
     assert_eq!((failure.progress.done, failure.progress.flushed), (8192, 8192));
 
     let source = Source::stream(std::io::Cursor::new(pattern(10_001)), None);
-    let copy = Copy::new(source, Destination::device(Memory::blank(10_000)));
-    let failure = copy.with_options(Options::default().with_io_size(IO)).run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Overflow { .. }) && !failure.is_written);
+    let copy = CopyJob::new(source, Destination::device(Memory::blank(10_000)));
+    let failure =
+        copy.with_options(CopyOptions::default().with_io_size(IO)).run().await.unwrap_err();
+    assert!(matches!(failure.error, CopyError::Overflow { .. }) && !failure.is_written);
 }

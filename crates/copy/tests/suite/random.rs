@@ -2,7 +2,7 @@
 //! sent twice but what was lost.
 
 use crate::support::{GRAIN, Memory, pattern};
-use iscsi_copy::{Copy, Destination, Options, Source};
+use iscsi_copy::{CopyJob, CopyOptions, Destination, Source};
 use proptest::prelude::*;
 
 /// A device in which some grains are zero.
@@ -22,11 +22,11 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn options() -> impl Strategy<Value = Options> {
+fn options() -> impl Strategy<Value = CopyOptions> {
     let granularity = prop::option::of(512..4096_usize);
     (512..8192_usize, prop::option::of(1..8_usize), 0..40_000_usize, granularity, 1..60_000_u64)
         .prop_map(|(io_size, depth, memory, granularity, flush)| {
-            let options = Options::default().with_io_size(io_size).with_max_memory(memory);
+            let options = CopyOptions::default().with_io_size(io_size).with_max_memory(memory);
             let options = options.with_zero_granularity(granularity).with_flush_bytes(flush);
             let options = options.with_checksums(true);
             match depth {
@@ -61,7 +61,7 @@ proptest! {
         } else {
             Source::device(from)
         };
-        let copy = Copy::new(source, Destination::device(to.clone())).with_options(options);
+        let copy = CopyJob::new(source, Destination::device(to.clone())).with_options(options);
         let control = copy.control();
         let copied = runtime.unwrap().block_on(async {
             let limit = std::time::Duration::from_secs(600);

@@ -2,7 +2,8 @@
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{
-    CheckpointFile, Copy, Destination, DigestFile, Identity, Options, RangeSet, Source, Verify,
+    CheckpointFile, CopyJob, CopyOptions, Destination, DigestFile, Identity, RangeSet, Source,
+    Verify,
 };
 
 const LEN: usize = 100_000;
@@ -24,8 +25,8 @@ fn expected() -> Vec<u8> {
 async fn nothing_else_is_read_or_written() {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::new(vec![0xee; LEN]));
     let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
-    let options = Options::default().with_ranges(ranges()).with_io_size(4096);
-    let copy = Copy::new(source.clone(), destination.clone());
+    let options = CopyOptions::default().with_ranges(ranges()).with_io_size(4096);
+    let copy = CopyJob::new(source.clone(), destination.clone());
     let copied = copy.with_options(options.with_checksums(true)).run().await.unwrap();
     let bytes = ranges().overlap(&(0..LEN as u64)).bytes();
     let progress = copied.progress;
@@ -42,8 +43,8 @@ async fn what_is_done_of_them_is_left_out() {
     to.lock().bytes[65_000..].fill(0xee);
     let ends = (Identity::new("a", 1), Identity::new("b", 1));
     let file = CheckpointFile::new(folder.path("map"), ends.0, ends.1);
-    let options = Options::default().with_ranges(ranges()).with_done((0..65_000).into());
-    let copy = Copy::new(Source::device(from), Destination::device(to.clone()));
+    let options = CopyOptions::default().with_ranges(ranges()).with_done((0..65_000).into());
+    let copy = CopyJob::new(Source::device(from), Destination::device(to.clone()));
     let progress = copy.with_options(options.with_checkpoint(file)).run().await.unwrap().progress;
     assert_eq!((progress.resumed, progress.read), (20_100, 6000));
     assert_eq!(to.lock().bytes, expected());
@@ -52,8 +53,8 @@ async fn what_is_done_of_them_is_left_out() {
 #[tokio::test(start_paused = true)]
 async fn nothing_at_all_is_a_copy_as_well() {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::new(vec![0xee; LEN]));
-    let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
-    let options = Options::default().with_ranges(RangeSet::new());
+    let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
+    let options = CopyOptions::default().with_ranges(RangeSet::new());
     let progress = copy.with_options(options).run().await.unwrap().progress;
     assert_eq!((progress.total, progress.done), (Some(0), 0));
     assert_eq!(to.lock().bytes, vec![0xee; LEN]);
@@ -67,8 +68,8 @@ async fn with_digests_whole_blocks_are_copied() {
     let unit = Identity::new("a unit", LEN as u64);
     let copy = async |ranges: RangeSet| {
         let file = DigestFile::open(folder.path("digests"), &unit, &unit, 4096).unwrap();
-        let options = Options::default().with_ranges(ranges).with_digests(file);
-        let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+        let options = CopyOptions::default().with_ranges(ranges).with_digests(file);
+        let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
         copy.with_options(options).run().await.unwrap().progress
     };
     assert_eq!(copy(RangeSet::from_iter([4096..4100, 99_000..99_001])).await.done, 4096 + 1696);

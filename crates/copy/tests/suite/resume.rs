@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::support::{Memory, pattern};
 use iscsi_copy::{
-    CheckpointFile, Copy, Destination, Event, FileDevice, Identity, Options, RangeSet, Source,
+    CheckpointFile, CopyError, CopyJob, CopyOptions, Destination, Event, FileDevice, Identity,
+    RangeSet, Source,
 };
 
 const LEN: usize = 1 << 20;
@@ -36,15 +37,15 @@ impl Drop for Place {
     }
 }
 
-fn options(file: &CheckpointFile) -> Options {
-    let options = Options::default().with_io_size(4096).with_flush_bytes(32 << 10);
+fn options(file: &CheckpointFile) -> CopyOptions {
+    let options = CopyOptions::default().with_io_size(4096).with_flush_bytes(32 << 10);
     let done = file.load().unwrap().unwrap_or_default();
     options.with_checkpoint(file.clone()).with_done(done)
 }
 
-fn copy(from: &Memory, to: &Memory, options: Options) -> Copy {
+fn copy(from: &Memory, to: &Memory, options: CopyOptions) -> CopyJob {
     let (from, to) = (Source::device(from.clone()), Destination::device(to.clone()));
-    Copy::new(from, to).with_options(options)
+    CopyJob::new(from, to).with_options(options)
 }
 
 /// Killed again and again, at moments that look random, with what was not flushed lost or not.
@@ -174,4 +175,125 @@ fn a_file_that_was_made_anew_is_another_destination() {
     std::fs::remove_file(&path).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     assert_ne!(made(), before);
+}
+
+/// Two files and a checkpoint in a folder, copied by `resume_from` alone.
+struct Files(Place);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(Place::new());
+        std::fs::write(files.path("image"), pattern(LEN)).unwrap();
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.0.join(name)
+    }
+
+    fn job(&self) -> CopyJob {
+        let source = Source::device(FileDevice::open(self.path("image")).unwrap());
+        let destination = Destination::file(FileDevice::create(self.path("copy")).unwrap());
+        CopyJob::new(source, destination)
+    }
+
+    async fn resumed(&self) -> Result<CopyJob, CopyError> {
+        self.job().resume_from(self.path("map")).await
+    }
+
+    /// A run that is cancelled once a flush has covered something.
+    async fn cancelled(&self) -> u64 {
+        let options = CopyOptions::default().with_io_size(4096).with_flush_bytes(64 << 10);
+        let job = self.resumed().await.unwrap().with_options(options);
+        let (control, mut events) = (job.control(), job.events());
+        control.set_rate(Some(4 << 20));
+        let running = tokio::spawn(job.run());
+        while !matches!(events.next().await, Some(Event::Flushed(_))) {}
+        control.cancel();
+        let failure = running.await.unwrap().unwrap_err();
+        assert!(matches!(failure.error, CopyError::Cancelled), "{failure}");
+        failure.progress.flushed
+    }
+}
+
+#[tokio::test]
+async fn one_call_begins_a_checkpoint_and_goes_on_from_it() {
+    let files = Files::new();
+    assert_eq!(files.resumed().await.unwrap().resumed(), RangeSet::new());
+    assert!(files.path("map").exists(), "it is known at the beginning that it can be written");
+    let flushed = files.cancelled().await;
+    assert!(flushed > 0 && flushed < LEN as u64, "{flushed}");
+    let job = files.resumed().await.unwrap();
+    assert_eq!(job.resumed().bytes(), flushed);
+    // Options that are set afterwards take nothing of it away.
+    let options = CopyOptions::default().with_destination_is_zero(true);
+    let progress = job.with_options(options).run().await.unwrap().progress;
+    assert_eq!((progress.resumed, progress.read), (flushed, LEN as u64 - flushed));
+    assert_eq!(std::fs::read(files.path("copy")).unwrap(), pattern(LEN));
+    let progress = files.resumed().await.unwrap().run().await.unwrap().progress;
+    assert_eq!((progress.resumed, progress.read), (LEN as u64, 0));
+}
+
+/// What an earlier run has written where the source has zeros now is not taken for zeros.
+#[tokio::test]
+async fn a_destination_that_was_zero_is_not_believed_to_be_after_an_earlier_run() {
+    let files = Files::new();
+    files.cancelled().await;
+    let map = std::fs::read_to_string(files.path("map")).unwrap();
+    let source = Identity::of_source(&FileDevice::open(files.path("image")).unwrap()).unwrap();
+    std::fs::write(files.path("image"), vec![0; LEN]).unwrap();
+    let now = Identity::of_source(&FileDevice::open(files.path("image")).unwrap()).unwrap();
+    let map = map.replace(&source.to_string(), &now.to_string()).replace(" +", " ?");
+    std::fs::write(files.path("map"), map).unwrap();
+    let options = CopyOptions::default().with_destination_is_zero(true);
+    let job = files.resumed().await.unwrap().with_options(options);
+    job.run().await.unwrap();
+    assert_eq!(std::fs::read(files.path("copy")).unwrap(), vec![0; LEN]);
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_does_not_hold_is_refused_by_its_name_and_stays() {
+    let files = Files::new();
+    files.cancelled().await;
+    let map = std::fs::read(files.path("map")).unwrap();
+    let refused = async |part: &str| {
+        let error = files.resumed().await.unwrap_err();
+        assert!(matches!(error, CopyError::Checkpoint { .. }), "{error}");
+        let (text, path) = (error.to_string(), files.path("map").display().to_string());
+        assert!(text.starts_with(&format!("checkpoint {path}: ")) && text.contains(part), "{text}");
+    };
+    let copy = std::fs::read(files.path("copy")).unwrap();
+    std::fs::write(files.path("map"), "something else").unwrap();
+    refused("it is no checkpoint").await;
+    std::fs::write(files.path("map"), &map[..map.len() - 2]).unwrap();
+    refused("damaged").await;
+    std::fs::write(files.path("map"), &map).unwrap();
+    std::fs::remove_file(files.path("copy")).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    std::fs::write(files.path("copy"), &copy).unwrap();
+    refused("the destination").await;
+    assert_eq!(std::fs::read(files.path("map")).unwrap(), map);
+    assert_eq!(std::fs::read(files.path("copy")).unwrap(), copy, "nothing was written");
+}
+
+#[tokio::test]
+async fn an_end_that_no_later_run_could_recognize_is_refused_unless_it_is_named() {
+    let (place, device) = (Place::new(), Memory::blank(LEN));
+    let map = place.0.join("map");
+    let (from, to) = (Source::device(device.clone()), Destination::device(device.clone()));
+    let error = CopyJob::new(from.clone(), to.clone()).resume_from(&map).await.unwrap_err();
+    assert!(matches!(error, CopyError::Source(_)), "{error}");
+    let from = from.with_identity(Identity::new("memory", LEN as u64));
+    let error = CopyJob::new(from.clone(), to.clone()).resume_from(&map).await.unwrap_err();
+    assert!(matches!(error, CopyError::Destination(_)), "{error}");
+    assert!(error.to_string().contains("with_identity"), "{error}");
+    let sink = Destination::stream(tokio::io::sink());
+    let error = CopyJob::new(from.clone(), sink).resume_from(&map).await.unwrap_err();
+    assert!(error.to_string().contains("a stream"), "{error}");
+    assert!(!map.exists());
+    let to = to.with_identity(Identity::new("other memory", LEN as u64)).from_byte(512);
+    CopyJob::new(from.part(0..512), to).resume_from(&map).await.unwrap();
+    let text = std::fs::read_to_string(&map).unwrap();
+    assert!(text.contains("# source: memory from byte 0 to 512, "), "{text}");
+    assert!(text.contains("# destination: other memory from byte 512, "), "{text}");
 }

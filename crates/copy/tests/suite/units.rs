@@ -1,6 +1,6 @@
 //! Logical units of the test target.
 
-use iscsi_copy::{Copy, Destination, Options, Source};
+use iscsi_copy::{CopyJob, CopyOptions, Destination, Source};
 use iscsi_initiator::{Disk, Initiator};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -51,7 +51,7 @@ fn sparse() -> RamDisk {
 async fn a_thin_unit_gives_and_gets_its_holes() {
     let (from, to) = (sparse(), RamDisk::new(512, BLOCKS));
     let ((_one, source), (_two, destination)) = (unit(&from, true).await, unit(&to, true).await);
-    let copy = Copy::new(Source::device(source), Destination::device(destination));
+    let copy = CopyJob::new(Source::device(source), Destination::device(destination));
     let progress = copy.run().await.unwrap().progress;
     assert_eq!(from.first_difference(&to), None);
     assert_eq!((progress.read, progress.written), (128 << 10, 128 << 10));
@@ -63,7 +63,7 @@ async fn a_thin_unit_gives_back_what_becomes_a_hole() {
     let (from, to) = (sparse(), RamDisk::new(512, BLOCKS));
     to.fill(7);
     let ((_one, source), (_two, destination)) = (unit(&from, false).await, unit(&to, true).await);
-    let copy = Copy::new(Source::device(source), Destination::device(destination));
+    let copy = CopyJob::new(Source::device(source), Destination::device(destination));
     let progress = copy.run().await.unwrap().progress;
     assert_eq!(from.first_difference(&to), None);
     assert_eq!((progress.read, progress.written), (LEN, 128 << 10));
@@ -86,7 +86,7 @@ async fn thin_stays_thin_by_unmap_alone() {
         };
         let ((_one, source), (_two, destination)) =
             (unit(&from, true).await, changed_unit(&to, change).await);
-        let copy = Copy::new(Source::device(source), Destination::device(destination));
+        let copy = CopyJob::new(Source::device(source), Destination::device(destination));
         let progress = copy.run().await.unwrap().progress;
         assert_eq!(from.first_difference(&to), None);
         assert_eq!((progress.written, to.mapped_blocks()), (128 << 10, DATA));
@@ -99,8 +99,8 @@ async fn a_cache_that_is_lost_costs_what_was_not_flushed() {
     from.fill(3);
     to.set_cache(Cache::Volatile);
     let ((_one, source), (_two, destination)) = (unit(&from, false).await, unit(&to, false).await);
-    let options = Options::default().with_io_size(4096).with_flush_bytes(1 << 20);
-    let copy = Copy::new(Source::device(source), Destination::device(destination));
+    let options = CopyOptions::default().with_io_size(4096).with_flush_bytes(1 << 20);
+    let copy = CopyJob::new(Source::device(source), Destination::device(destination));
     let copy = copy.with_options(options);
     let control = copy.control();
     let running = tokio::spawn(copy.run());

@@ -4,17 +4,18 @@ use std::fs;
 
 use crate::support::{Folder, GRAIN, Memory, pattern};
 use iscsi_copy::{
-    CheckpointFile, Copy, Destination, Error, Event, Identity, Options, RangeSet, Source, Verify,
+    CheckpointFile, CopyError, CopyJob, CopyOptions, Destination, Event, Identity, RangeSet,
+    Source, Verify,
 };
 
 const LEN: usize = 200_000;
 const BAD: [u64; 4] = [0, 17, 18, 390];
 
-fn copy(from: &Memory, to: &Memory, skips: bool) -> (Copy, Source, Destination) {
+fn copy(from: &Memory, to: &Memory, skips: bool) -> (CopyJob, Source, Destination) {
     let (from, to) = (Source::device(from.clone()), Destination::device(to.clone()));
-    let options = Options::default().with_io_size(4096).with_checksums(true);
+    let options = CopyOptions::default().with_io_size(4096).with_checksums(true);
     let options = options.with_skipped_unreadable(skips);
-    (Copy::new(from.clone(), to.clone()).with_options(options), from, to)
+    (CopyJob::new(from.clone(), to.clone()).with_options(options), from, to)
 }
 
 fn bad_bytes() -> RangeSet {
@@ -54,7 +55,7 @@ async fn unless_that_is_asked_for_it_is_an_error() {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     from.lock().bad_grains = BAD.to_vec();
     let failure = copy(&from, &to, false).0.run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Source(_)), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Source(_)), "{failure:?}");
     assert!(failure.unreadable.is_empty());
 }
 
@@ -64,7 +65,7 @@ async fn only_what_the_medium_does_not_give_is_left_out() {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     from.lock().fails_at = Some(100_000);
     let failure = copy(&from, &to, true).0.run().await.unwrap_err();
-    assert!(matches!(failure.error, Error::Source(_)), "{failure:?}");
+    assert!(matches!(failure.error, CopyError::Source(_)), "{failure:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,9 +75,9 @@ async fn the_next_run_tries_again_what_is_in_the_map() {
     let map = CheckpointFile::new(folder.path("map"), name("from"), name("to"));
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     let run = || {
-        let options = Options::default().with_io_size(4096).with_skipped_unreadable(true);
+        let options = CopyOptions::default().with_io_size(4096).with_skipped_unreadable(true);
         let options = options.with_done(map.load().unwrap().unwrap_or_default());
-        let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+        let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
         copy.with_options(options.with_checkpoint(map.clone())).run()
     };
     from.lock().bad_grains = BAD.to_vec();

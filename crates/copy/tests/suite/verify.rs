@@ -2,7 +2,7 @@
 
 use crate::support::{GRAIN, Memory, pattern};
 use iscsi_copy::{
-    Checksums, Copy, Destination, Difference, Options, RangeSet, Source, Verify, VerifyError,
+    Checksums, CopyJob, CopyOptions, Destination, Difference, RangeSet, Source, Verify, VerifyError,
 };
 
 const LEN: usize = 100_000;
@@ -18,8 +18,8 @@ fn content() -> Vec<u8> {
 async fn copied(to: &Memory) -> (Source, Destination, Checksums) {
     let from = Source::device(Memory::new(content()));
     let to = Destination::device(to.clone());
-    let options = Options::default().with_io_size(4096).with_zero_granularity(Some(512));
-    let copy = Copy::new(from.clone(), to.clone()).with_options(options.with_checksums(true));
+    let options = CopyOptions::default().with_io_size(4096).with_zero_granularity(Some(512));
+    let copy = CopyJob::new(from.clone(), to.clone()).with_options(options.with_checksums(true));
     let checksums = copy.run().await.unwrap().checksums.unwrap();
     assert_eq!(checksums.bytes(), LEN as u64);
     (from, to, checksums)
@@ -120,8 +120,8 @@ async fn what_another_run_has_copied_is_compared_with_the_source() {
     let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
     to.lock().bytes[..50_000].copy_from_slice(&content()[..50_000]);
     let done = RangeSet::from(0..50_000);
-    let options = Options::default().with_done(done.clone()).with_checksums(true);
-    let copy = Copy::new(source.clone(), destination.clone()).with_options(options);
+    let options = CopyOptions::default().with_done(done.clone()).with_checksums(true);
+    let copy = CopyJob::new(source.clone(), destination.clone()).with_options(options);
     let checksums = copy.run().await.unwrap().checksums.unwrap();
     assert_eq!(checksums.bytes(), LEN as u64 - 50_000);
     let verify = || {

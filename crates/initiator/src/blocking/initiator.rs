@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use iscsi_pdu::IscsiName;
-use iscsi_session::DiscoveredTarget;
 
 use crate::blocking::disk::Disk;
 use crate::blocking::runtime::Runtime;
 use crate::error::Error;
 use crate::options::Options;
+use crate::session::discovered_target::DiscoveredTarget;
 use crate::url::Url;
 
 /// A [`crate::Initiator`] whose methods block the calling thread. It owns the runtime that its

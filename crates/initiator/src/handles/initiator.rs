@@ -1,7 +1,6 @@
 //! The initiator: a name, and the sessions opened under it.
 
 use iscsi_pdu::IscsiName;
-use iscsi_session::DiscoveredTarget;
 
 use crate::error::Error;
 use crate::handles::disk::Disk;
@@ -9,6 +8,7 @@ use crate::handles::opening;
 use crate::name::default_name;
 use crate::options::Options;
 use crate::session::Session;
+use crate::session::discovered_target::DiscoveredTarget;
 use crate::session::node::Node;
 use crate::session::path_check::PathCheck;
 use crate::url::Url;

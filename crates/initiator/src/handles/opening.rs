@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use iscsi_session::DiscoveredTarget;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -14,6 +13,7 @@ use crate::handles::disk::open::open;
 use crate::multipath::back_off::BackOff;
 use crate::multipath::credential_tries::CredentialTries;
 use crate::session::Session;
+use crate::session::discovered_target::DiscoveredTarget;
 use crate::session::node::Node;
 use crate::url::{Url, portal_name};
 
@@ -33,7 +33,8 @@ pub(super) fn discover(
     url: Url,
 ) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
     boxed(async move {
-        patiently(node, &url, || node.discover(url.clone(), None)).await.map(|found| found.targets)
+        let found = patiently(node, &url, || node.discover(url.clone(), None)).await?;
+        Ok(DiscoveredTarget::all(found.targets, &url.portal))
     })
 }
 

@@ -9,7 +9,8 @@ use crate::state::counters::{KindStats, RequestStats};
 /// One value of a metric, named by the rules of Prometheus and OpenMetrics: base units, and
 /// `_total` at the end of a counter.
 ///
-/// [`Display`](fmt::Display) writes it as a line of their text format.
+/// [`Display`](fmt::Display) writes it as a line of their text format; [`write_metrics`](crate::write_metrics) writes whole
+/// texts, with what describes each metric.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
@@ -51,16 +52,16 @@ impl DiskStats {
     /// | `iscsi_disk_retries_total`, `iscsi_disk_duplicates_total` | | counter |
     /// | `iscsi_disk_sessions_lost_total`, `iscsi_disk_sessions_reopened_total` | | counter |
     /// | `iscsi_disk_budget_waits_total`, `iscsi_disk_budget_wait_seconds_total` | | counter |
-    /// | `iscsi_disk_sessions` | | gauge |
+    /// | `iscsi_disk_sessions`, `iscsi_disk_capacity_bytes` | | gauge |
     /// | `iscsi_session_read_bytes_total`, `iscsi_session_written_bytes_total` | `isid`, `portal` | counter |
     /// | `iscsi_session_commands_total`, `iscsi_session_errors_total` | `isid`, `portal`, `kind` | counter |
     /// | `iscsi_session_command_duration_seconds_sum`, `_count` | `isid`, `portal`, `kind` | summary |
     /// | `iscsi_session_retries_total` | `isid`, `portal` | counter |
     /// | `iscsi_session_commands_in_flight`, `iscsi_session_bytes_in_flight` | `isid`, `portal` | gauge |
+    /// | `iscsi_session_round_trip_seconds`, once it was measured | `isid`, `portal` | gauge |
     ///
-    /// A session that is reconnected counts from zero, under the same `isid`. The samples of one
-    /// metric come in a row, as the text formats require; for several disks, sort all samples by
-    /// `name` with a stable sort.
+    /// A session that is reconnected counts from zero, under the same `isid`. The samples are sorted by
+    /// `name`. To write the text that a collector reads, use [`write_metrics`](crate::write_metrics).
     #[doc(alias("Prometheus", "OpenMetrics", "metrics"))]
     pub fn samples(&self) -> impl Iterator<Item = Sample> {
         let labels = vec![("target", self.target.clone()), ("lun", self.lun.to_string())];
@@ -104,13 +105,15 @@ impl Samples {
         self.counter("iscsi_disk_budget_waits_total", stats.budget_waits);
         self.seconds("iscsi_disk_budget_wait_seconds_total", stats.budget_wait_time);
         self.gauge("iscsi_disk_sessions", stats.sessions.len() as u64);
+        self.gauge("iscsi_disk_capacity_bytes", stats.capacity);
     }
 
     /// A bucket counts all that ended within its bound.
     fn histogram(&mut self, kind: &KindStats) {
         const BUCKET: &str = "iscsi_disk_request_duration_seconds_bucket";
         for bound in BOUNDS.map(Duration::from_micros) {
-            let le = bound.as_secs_f64().to_string();
+            // With a decimal point, as OpenMetrics has it.
+            let le = format!("{:?}", bound.as_secs_f64());
             self.with([("le", le)], |samples| {
                 samples.counter(BUCKET, kind.latency.count_within(bound));
             });
@@ -137,6 +140,10 @@ impl Samples {
         self.counter("iscsi_session_retries_total", session.retries);
         self.gauge("iscsi_session_commands_in_flight", commands.requests_in_flight);
         self.gauge("iscsi_session_bytes_in_flight", commands.bytes_in_flight);
+        if let Some(time) = session.round_trip {
+            let (name, kind) = ("iscsi_session_round_trip_seconds", SampleKind::Gauge);
+            self.push(name, kind, time.as_secs_f64());
+        }
     }
 
     /// Samples with further labels.
@@ -206,7 +213,7 @@ mod tests {
         let has = |line: String| assert!(lines.contains(&line), "{line} is not in {lines:#?}");
         has(format!("iscsi_disk_read_bytes_total{{{disk}}} 8192"));
         has(format!(r#"iscsi_disk_requests_total{{{disk},kind="read"}} 2"#));
-        for (le, count) in [("0.0001", 0), ("0.002", 0), ("0.005", 1), ("60", 1), ("+Inf", 2)] {
+        for (le, count) in [("0.0001", 0), ("0.002", 0), ("0.005", 1), ("60.0", 1), ("+Inf", 2)] {
             let name = "iscsi_disk_request_duration_seconds_bucket";
             has(format!(r#"{name}{{{disk},kind="read",le="{le}"}} {count}"#));
         }

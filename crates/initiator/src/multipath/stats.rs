@@ -16,8 +16,8 @@ use crate::url::portal_name;
 
 /// Statistics of a disk since it was opened: a snapshot.
 ///
-/// Two snapshots give a rate: [`since`](Self::since). [`samples`](Self::samples) is for a system
-/// that collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
+/// Two snapshots give a rate: [`since`](Self::since). [`write_metrics`](crate::write_metrics) is for a
+/// system that collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
 /// `Serialize`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -28,6 +28,8 @@ pub struct DiskStats {
     /// LUN of the unit.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::lun"))]
     pub lun: Lun,
+    /// The capacity of the unit now, bytes.
+    pub capacity: u64,
     /// Requests as callers see them. One that is retried, or sent over two sessions, counts once.
     /// Its time is what the caller waits, including the wait for memory and for a session.
     pub requests: RequestStats,
@@ -60,6 +62,9 @@ pub struct SessionStats {
     pub key: SessionKey,
     /// Portal that the session is connected to.
     pub portal: String,
+    /// The round-trip time of its leading connection, by TCP; `None` until it was measured.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::some_seconds"))]
+    pub round_trip: Option<Duration>,
     /// Commands of this disk: each attempt counts, and its time is how long this session had the
     /// command.
     pub commands: RequestStats,
@@ -93,6 +98,7 @@ impl DiskStats {
         Self {
             target: self.target.clone(),
             lun: self.lun,
+            capacity: self.capacity,
             requests: self.requests.since(&earlier.requests),
             retries: self.retries.saturating_sub(earlier.retries),
             duplicates: self.duplicates.saturating_sub(earlier.duplicates),
@@ -111,6 +117,7 @@ impl SessionStats {
         Self {
             key: self.key,
             portal: self.portal.clone(),
+            round_trip: self.round_trip,
             commands: self.commands.since(&earlier.commands),
             retries: self.retries.saturating_sub(earlier.retries),
         }
@@ -139,9 +146,11 @@ impl Paths<Path> {
         };
         let sessions = open.iter().zip(each).map(|((_, path), commands)| {
             let session = path.unit.session();
+            let link = session.of_plan(|plan| plan.link);
             SessionStats {
                 key: session.key(),
                 portal: session.portal().map(portal_name).unwrap_or_default(),
+                round_trip: link.and_then(|link| link.rtt.map(|_| link.round_trip())),
                 commands: commands.into_stats(),
                 retries: session.retries(),
             }
@@ -187,7 +196,7 @@ impl fmt::Display for DiskStats {
 
 impl fmt::Display for SessionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, portal, commands, retries } = self;
+        let Self { key, portal, commands, retries, .. } = self;
         let count = Count(commands.requests(), "command");
         let bytes = Size(commands.reads.bytes + commands.writes.bytes);
         write!(f, "session {key} with {portal}: {count}, {bytes}")?;
@@ -253,10 +262,17 @@ mod serialize {
     use std::time::Duration;
 
     use iscsi_pdu::scsi::Lun;
-    use serde::Serializer;
+    use serde::{Serialize, Serializer};
 
     pub(super) fn lun<S: Serializer>(lun: &Lun, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(lun)
+    }
+
+    pub(super) fn some_seconds<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.as_secs_f64()).serialize(serializer)
     }
 
     pub(super) fn seconds<S: Serializer>(

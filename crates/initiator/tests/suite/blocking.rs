@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::thread;
 
 use crate::support::{Rig, pattern, soon, until};
-use iscsi_initiator::blocking::{Disk, DiskStream, Initiator};
+use iscsi_initiator::blocking::{Disk, DiskStream, Initiator, connect};
 use iscsi_initiator::device::{Extent, ExtentState};
 use iscsi_initiator::{Error, Options};
 use tokio::runtime::{Builder, Runtime};
@@ -73,6 +73,24 @@ fn calls_wait_for_their_end() {
     assert!(matches!(disk.read_at(0, &mut [0]), Err(Error::Closed)));
     assert_eq!(sessions(&rig), 0);
     rig.assert_clean();
+}
+
+#[test]
+fn one_call_opens_a_disk_by_its_url() {
+    let (_runtime, rig) = start();
+    let disk = connect(rig.unit_url(0, "")).unwrap();
+    disk.write_at(700, &[7; 100]).unwrap();
+    assert!(rig.disk.holds(700, &[7; 100]) && sessions(&rig) > 0);
+    // Two of them are two initiators: neither takes the place of the other.
+    let other = connect(rig.unit_url(0, "")).unwrap();
+    let mut back = [0; 100];
+    other.read_at(700, &mut back).unwrap();
+    disk.read_at(700, &mut back).unwrap();
+    assert_eq!(back, [7; 100]);
+    other.logout().unwrap();
+    disk.logout().unwrap();
+    assert_eq!(sessions(&rig), 0);
+    assert!(matches!(connect("http://host").unwrap_err(), Error::Url(_)));
 }
 
 #[test]

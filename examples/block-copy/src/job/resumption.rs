@@ -1,6 +1,6 @@
 //! What an earlier run has done, and where this one keeps what is done.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,9 +11,6 @@ use crate::args::ResumptionArgs;
 use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
-
-const SHORTENED: &str =
-    "the destination is shorter than what it says to be there; remove it to begin from the start";
 
 /// What an earlier run has done, and where this one keeps what is done.
 #[derive(Clone, Debug)]
@@ -53,20 +50,16 @@ impl Resumption {
         let Some(path) = &args.checkpoint else { return Ok(None) };
         let (source, destination) = ends.identities(is_in_use)?;
         let file = CheckpointFile::new(path, source, destination);
-        let (total, place) = (ends.to_source().length().unwrap_or_default(), ends.place());
-        // What a file of the host holds by now.
-        let held =
-            if let End::File(file) = &ends.destination { Some(file.capacity()) } else { None };
+        let total = ends.to_source().length().unwrap_or_default();
+        // What a file of the host holds by now, from where the copy is written on.
+        let held = match &ends.destination {
+            End::File(file) => Some(file.capacity().saturating_sub(ends.place())),
+            End::Unit(_) | End::Volume(_) | End::Export(_) | End::Stream(_) => None,
+        };
         let resumption = spawn_blocking(move || {
-            let left = file.load()?;
+            let left = file.resume(held, total)?;
             let is_continued = left.is_some();
-            let done = left.unwrap_or_default();
-            let end = done.iter().next_back().map_or(0, |range| place.saturating_add(range.end));
-            if held.is_some_and(|held| held < end) {
-                return Err(io::Error::new(ErrorKind::InvalidData, SHORTENED));
-            }
-            file.store(done.clone(), RangeSet::new(), total)?;
-            Ok(Self { file, done, is_continued, total })
+            Ok(Self { file, done: left.unwrap_or_default(), is_continued, total })
         });
         let resumption = resumption.await.map_err(io::Error::from).flatten();
         resumption.map(Some).map_err(|cause| failed(path, cause))

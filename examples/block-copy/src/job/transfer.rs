@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use iscsi_copy::{Copied, Copy, Event, Events, Failure, Progress as CopyProgress};
+use iscsi_copy::{Copied, CopyJob, Event, Events, Failure, Progress as CopyProgress};
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ impl Job<'_> {
         let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
         let earlier = self.resumption.as_ref().map(|earlier| earlier.done.clone());
         let total = source.length();
-        let copy = Copy::new(source, destination).with_options(self.options());
+        let copy = CopyJob::new(source, destination).with_options(self.options());
         let start = Instant::now();
         let (copied, samples) = self.transfer(copy, total, stop).await;
         let (time, before) = (start.elapsed(), self.before.clone());
@@ -57,7 +57,7 @@ impl Job<'_> {
     /// Runs a copy of so many bytes at most, and says how fast each second went.
     pub(super) async fn transfer(
         &self,
-        copy: Copy,
+        copy: CopyJob,
         total: Option<u64>,
         stop: &Stop,
     ) -> (Result<Copied, Failure>, Vec<f64>) {
@@ -82,14 +82,14 @@ impl Job<'_> {
         if self.resumption.is_some() { error.resumable() } else { error }
     }
 
-    pub(super) fn options(&self) -> iscsi_copy::Options {
+    pub(super) fn options(&self) -> iscsi_copy::CopyOptions {
         let ContentArgs { verify, zero_granularity, read_holes, destination_is_zero, .. } =
             self.args.content;
         // What an earlier run has put there is not zero: its source may have had other bytes then, and the checkpoint may
         // have been forgotten because the destination was found to differ.
         let is_stale = self.resumption.as_ref().is_some_and(Resumption::is_continued);
         let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
-        let options = iscsi_copy::Options::default()
+        let options = iscsi_copy::CopyOptions::default()
             .with_io_size(self.plan.io_size.value)
             .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
             .with_zero_granularity(zero_granularity.bytes())
@@ -121,7 +121,7 @@ impl Job<'_> {
 
 /// Runs a copy. Once it shall stop, what waits for its rate is given up; what is under way may end and be
 /// flushed, if that takes no more than a moment.
-async fn obey(copy: Copy, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
+async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
     let control = copy.control();
     let mut running = pin!(copy.run());
     if let Some(ended) = stop.unless(&mut running).await {

@@ -189,7 +189,7 @@ fn of_a_file_that_others_have_written_to_nothing_is_known() {
     file.set_len(0).and_then(|()| file.set_len(2 * MIB as u64)).unwrap();
     let told = ["--digests", &digests, "--progress", "plain"];
     let said = succeeds(&block_copy(&[&[&*source, &copy][..], &told].concat()));
-    assert!(said.contains("somebody else has written to it; all is sent"), "{said}");
+    assert!(said.contains("another program has written to it; all is sent"), "{said}");
     assert!(fs::read(&copy).unwrap() == image);
     assert_eq!(sent(), 0);
 }

@@ -158,7 +158,10 @@ async fn a_checkpoint_of_another_copy_or_a_damaged_one_is_refused() {
     let text = fs::read_to_string(&map).unwrap();
     let no_text = [text.as_bytes(), b"\xff"].concat();
     for (damaged, part) in [
-        (&text.as_bytes()[..text.len() - 2], "it is damaged in line 8; remove it to begin anew"),
+        (
+            &text.as_bytes()[..text.len() - 2],
+            "it is damaged in line 8; remove it to begin from the start",
+        ),
         (text.replace("checkpoint 2", "checkpoint 3").as_bytes(), "of a newer version"),
         (b"something else", "it is no checkpoint"),
         (&no_text[60..], "it is no checkpoint"),
@@ -200,7 +203,7 @@ fn a_file_in_the_place_of_the_destination_is_another_one() {
         fails(&block_copy(&arguments(&source, &copy, &map, &["--resume"])), 1, &[part]);
     };
     fs::File::options().write(true).open(&copy).unwrap().set_len(100).unwrap();
-    resumed("somebody else has written to it");
+    resumed("another program has written to it");
     // As after a kill, when nobody has noted how long it was.
     let text = fs::read_to_string(&map).unwrap();
     let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("# left: "));
@@ -235,8 +238,11 @@ fn a_destination_that_others_have_written_to_is_refused() {
         change();
         for _ in 0..2 {
             let refused = block_copy(&arguments(&source, &copy, &map, &["--resume"]));
-            let parts =
-                ["checkpoint ", "somebody else has written to it", "remove it to begin anew"];
+            let parts = [
+                "checkpoint ",
+                "another program has written to it",
+                "remove it to begin from the start",
+            ];
             fails(&refused, 1, &parts);
         }
         fs::remove_file(&map).unwrap();

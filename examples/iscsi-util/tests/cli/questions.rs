@@ -36,7 +36,9 @@ async fn targets_are_listed_with_their_portals() {
     assert_eq!(
         text,
         format!(
-            "{TARGET}\n  10.0.0.5:3260,1\n  [fd00::5]:3261,2\n{OTHER}\n  storage.example:3260,1\n"
+            "{TARGET}\n  iscsi://10.0.0.5:3260/{TARGET}  portal group 1\n  \
+             iscsi://[fd00::5]:3261/{TARGET}  portal group 2\n{OTHER}\n  \
+             iscsi://storage.example:3260/{OTHER}  portal group 1\n"
         )
     );
     // What the URL names besides the portal does not matter.
@@ -45,10 +47,13 @@ async fn targets_are_listed_with_their_portals() {
         { "name": TARGET, "portals": [
             { "host": "10.0.0.5", "port": 3260, "portal_group_tag": 1 },
             { "host": "fd00::5", "port": 3261, "portal_group_tag": 2 },
+        ], "urls": [
+            format!("iscsi://10.0.0.5:3260/{TARGET}"),
+            format!("iscsi://[fd00::5]:3261/{TARGET}"),
         ] },
         { "name": OTHER, "portals": [
             { "host": "storage.example", "port": 3260, "portal_group_tag": 1 },
-        ] },
+        ], "urls": [format!("iscsi://storage.example:3260/{OTHER}")] },
     ]);
     assert_eq!(object["targets"], expected);
     rig.assert_clean();

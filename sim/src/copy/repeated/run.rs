@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::{
-    Copied, Copy, Destination, Digests, Error, Failure, Identity, Options, RangeSet, Source,
-    Verify, VerifyError,
+    Copied, CopyError, CopyJob, CopyOptions, Destination, Digests, Failure, Identity, RangeSet,
+    Source, Verify, VerifyError,
 };
 use iscsi_testkit::fault::Fault;
 use tokio::sync::Notify;
@@ -147,7 +147,7 @@ impl RepeatedCopy<'_> {
         }
     }
 
-    fn options(&mut self, keeping: &Keeping) -> Options {
+    fn options(&mut self, keeping: &Keeping) -> CopyOptions {
         let Keeping { digests, checkpoint, done } = keeping;
         let options = self.copies.options(false, done.clone().unwrap_or_default());
         let options = options
@@ -164,7 +164,7 @@ impl RepeatedCopy<'_> {
         &mut self,
         process: &Process,
         judge: &Arc<Judge>,
-        options: &Options,
+        options: &CopyOptions,
         stop: Option<Stop>,
         is_last: bool,
     ) -> Result<CurrentRun, String> {
@@ -205,7 +205,7 @@ impl RepeatedCopy<'_> {
     async fn copy(
         &mut self,
         current: &CurrentRun,
-        options: Options,
+        options: CopyOptions,
     ) -> Result<Option<Result<Copied, Failure>>, String> {
         let (end, rng) = (current.end, self.copies.rng.fork());
         let of_user = rng.beside(1);
@@ -230,7 +230,7 @@ impl RepeatedCopy<'_> {
                 () = dying => Ok(None),
             };
         }
-        let copy = Copy::new(current.source.clone(), current.destination.clone());
+        let copy = CopyJob::new(current.source.clone(), current.destination.clone());
         let copy = copy.with_options(options);
         let user = lay(copy.control(), &current.watch, of_user, stop);
         let copying = async {
@@ -268,14 +268,18 @@ impl RepeatedCopy<'_> {
         let error = &failure.error;
         current.watch.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
         let may_fail = match error {
-            Error::Cancelled => matches!(current.stop, Some(Stop::Cancel | Stop::Abandon)),
-            Error::Abandoned { .. } => current.stop == Some(Stop::Abandon),
-            Error::Source(_) => current.fails,
-            Error::Destination(_) | Error::Flush(_) => {
+            CopyError::Cancelled => matches!(current.stop, Some(Stop::Cancel | Stop::Abandon)),
+            CopyError::Abandoned { .. } => current.stop == Some(Stop::Abandon),
+            CopyError::Source(_) => current.fails,
+            CopyError::Destination(_) | CopyError::Flush(_) => {
                 !current.is_strict && error.iscsi().is_some()
             }
-            Error::Digests(cause) => !current.is_strict && cause.kind() == ErrorKind::StorageFull,
-            Error::TooSmall { .. } | Error::Overflow { .. } | Error::Shrunk | _ => false,
+            CopyError::Digests(cause) => {
+                !current.is_strict && cause.kind() == ErrorKind::StorageFull
+            }
+            CopyError::TooSmall { .. } | CopyError::Overflow { .. } | CopyError::Shrunk | _ => {
+                false
+            }
         };
         if may_fail {
             return Ok(Ended::Badly);

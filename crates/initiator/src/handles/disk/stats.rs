@@ -15,7 +15,8 @@ impl Disk {
     pub fn stats(&self) -> DiskStats {
         let (target, lun) = (self.unit.session().target(), self.unit.lun());
         let stats = self.paths.stats(self.report.get().reopened);
-        DiskStats { target: target.map(ToString::to_string).unwrap_or_default(), lun, ..stats }
+        let target = target.map(ToString::to_string).unwrap_or_default();
+        DiskStats { target, lun, capacity: self.capacity(), ..stats }
     }
 
     /// Counts a request that moves `bytes` bytes, until its end.
