@@ -66,7 +66,7 @@ pub fn configs(config: &TargetConfig) -> Vec<(String, TargetConfig)> {
         });
     }
     add("TargetAlias", &|config| config.alias = Some(TEXT.to_owned()));
-    add("a key that nobody knows", &|config| {
+    add("an unknown key", &|config| {
         config.keys.originate(Stage::Operational, "X-org.example.mood", TEXT);
     });
     add("the name of a key", &|config| {

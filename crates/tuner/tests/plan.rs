@@ -213,7 +213,7 @@ fn a_target_that_shrinks_everything_still_gets_a_plan() {
     measurement.terms = Some(TransferTerms::new(0, 512, 1, Some(1)));
     let plan = plan(&measurement, &stock(), &asking(Policy::Auto, "100mbit"));
     assert_eq!(plan.queue_depth.value, 1);
-    assert!(plan.queue_depth.reason.contains("all that the peer takes"));
+    assert!(plan.queue_depth.reason.contains("all that the peer accepts"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub enum ClassesError {
     /// Requests wait in those below it only.
     #[error("there are classes below {0:?}; name one of them")]
     Parent(String),
-    /// It contradicts itself, or the others.
+    /// A class contradicts itself, or other classes.
     #[error(transparent)]
     Tree(#[from] TreeError),
 }

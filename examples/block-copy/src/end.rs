@@ -337,7 +337,7 @@ impl End {
         }
     }
 
-    /// The same end, for reads and writes of `io_size` bytes.
+    /// Sets the length of reads and writes, bytes.
     #[must_use]
     pub fn with_io_size(self, io_size: usize) -> Self {
         match self {

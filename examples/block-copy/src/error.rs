@@ -19,8 +19,8 @@ use crate::refusal::Refusal;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
-/// Why a copy failed. Each message is one sentence that says what to do where something can be
-/// done.
+/// Reasons why a copy fails. Each message is one sentence that says what to do where something can
+/// be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
@@ -197,7 +197,7 @@ pub enum Error {
         /// Where.
         difference: Difference,
     },
-    /// Of some blocks no digest was kept.
+    /// Some blocks have no digest.
     #[error(
         "not all of the {0} could be verified: of some of it no digest is known, because it was lost and \
          written again in parts; everything else was read back equal; copy again to send that part"
@@ -249,7 +249,7 @@ pub enum Error {
         /// The reason.
         cause: io::Error,
     },
-    /// What has changed in a source in use is not known, so that no checkpoint counts any more.
+    /// The changes in a source in use are not known, so that no checkpoint counts any more.
     #[error(
         "{0}; what has changed is not known now, so the same command with --resume copies all again"
     )]
@@ -482,8 +482,8 @@ impl Error {
         matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
     }
 
-    /// The same error of a copy that has a checkpoint, with how to go on. What only another command line
-    /// mends, and what casts doubt on the unit, stays as it is.
+    /// Adds to the error of a copy with a checkpoint how to go on. What only another command line mends,
+    /// and what casts doubt on the unit, stays as it is.
     #[must_use]
     pub fn resumable(self) -> Self {
         let is_in_doubt = matches!(self, Self::Unconfirmed(_)) || self.is_changed_unit();
@@ -493,8 +493,8 @@ impl Error {
         Self::Resumable(Box::new(self))
     }
 
-    /// The same error, with how far the copy had come by then; `is_written` says that nothing was missing
-    /// but the last flush, `has_full_length` that the destination is as long as it will be.
+    /// Adds to the error the progress of the copy; `is_written` says that nothing was missing but the
+    /// last flush, `has_full_length` that the destination has its final length.
     #[must_use]
     pub fn after(self, progress: &Progress, is_written: bool, has_full_length: bool) -> Self {
         let (written, flushed) = (Size(progress.done), Size(progress.flushed));

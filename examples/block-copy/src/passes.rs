@@ -110,7 +110,7 @@ impl PassesReport {
     }
 }
 
-/// What is behind the summary of a copy.
+/// Displays the part that follows the summary of a copy.
 impl fmt::Display for PassesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(why) = self.not_converging() {

@@ -24,7 +24,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// What did not go as wished, with the end it is of.
+    /// Returns the notes on trouble with sessions, each with its end.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let notes = self.spread.notes.iter().chain(&self.connections.note);
         notes.map(|note| format!("{}: {note}", self.place()))

@@ -10,7 +10,7 @@ use crate::side::Side;
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// What is written like a URL is not taken for the name of a file.
+    /// The name looks like a URL, so it is not taken for a file.
     #[error("{side}: what begins with \"{word}:\" is no path{}; a file of that name is written with ./ before it", spelling(.instead.as_deref()))]
     LikeUrl {
         /// Which end.

@@ -55,8 +55,8 @@ pub struct Report {
     pub samples: Vec<f64>,
     /// Findings at the ends that are probably mistakes.
     pub notes: Vec<String>,
-    /// What the destination held before: a partition table, file systems and their like. `None` where nothing was recognised,
-    /// or it was not looked at, as what is there is of an earlier run.
+    /// The contents of the destination before the copy: a partition table, file systems and the like. `None` where
+    /// nothing was recognised, or it was not looked at, as what is there is of an earlier run.
     pub destination_held: Option<String>,
 }
 

@@ -92,7 +92,7 @@ impl Standing {
     }
 }
 
-/// What is behind a short line.
+/// Displays the part that follows a short line.
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.elapsed.is_zero() {

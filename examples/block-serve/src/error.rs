@@ -12,8 +12,8 @@ use thiserror::Error as ThisError;
 
 use crate::listen::Address;
 
-/// Why there is nothing to serve, or no more. Each message is one sentence that says what to do where something
-/// can be done.
+/// Reasons why the program cannot serve, or cannot go on. Each message is one sentence that says what to do
+/// where something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {

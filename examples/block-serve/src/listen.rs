@@ -55,7 +55,7 @@ pub enum Listener {
     Named(NamedSocket),
     /// A Unix socket of the process that started this one.
     Unix(UnixListener),
-    /// At an address.
+    /// A TCP socket at an address.
     Tcp(TcpListener),
 }
 

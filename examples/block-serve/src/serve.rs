@@ -67,7 +67,7 @@ impl Ready {
         })
     }
 
-    /// The same for people, as one line.
+    /// Returns what is served, and where, for people, as one line.
     #[must_use]
     pub fn line(&self, args: &Args) -> String {
         let opened = self.server.layers().opened();

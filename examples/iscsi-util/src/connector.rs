@@ -114,7 +114,7 @@ impl Connector {
         self.session(url, of_unit).await
     }
 
-    /// The same as [`session`](Self::session) with other options.
+    /// Opens a session like [`session`](Self::session), with other options.
     ///
     /// # Errors
     /// As [`session`](Self::session).

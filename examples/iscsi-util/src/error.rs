@@ -10,7 +10,7 @@ use iscsi_examples_common::volume::VolumeError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
-/// Why there is no answer, or not all of it. Each message is one sentence that says what to do where
+/// Reasons why there is no complete answer. Each message is one sentence that says what to do where
 /// something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]

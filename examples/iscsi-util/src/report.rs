@@ -23,7 +23,7 @@ impl Report {
         Self { text, members, end: None }
     }
 
-    /// The same answer, not complete if there is a reason.
+    /// Sets the reason why the answer is not complete, if there is one.
     #[must_use]
     pub fn ending(mut self, end: Option<Error>) -> Self {
         self.end = end;

@@ -18,7 +18,7 @@ use crate::unit;
 /// The random part of the ISID of all runs, unless told otherwise.
 const ISID: [u8; 3] = *b"utl";
 
-/// What all changes have in common.
+/// The arguments that all changes share.
 #[derive(Clone, Debug, Args)]
 pub struct Change {
     /// Unit: iscsi://HOST/TARGET/LUN.

@@ -8,7 +8,7 @@ use iscsi_examples_common::program::ProgramError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
-/// Why an examination failed, or could not be completed. Each message is one sentence that says what
+/// Reasons why an examination fails, or is not complete. Each message is one sentence that says what
 /// to do where something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What is known of the link: what the kernel tells, what the tuner makes of it, what was granted.
+//! The facts about the link: the report of the kernel, the plan of the tuner, the granted settings.
 
 use iscsi_initiator::Reading;
 use iscsi_initiator::tuning::{
@@ -61,7 +61,7 @@ impl LinkFacts {
         }
     }
 
-    /// What is worth knowing of the path: its MTU, the interface and its offloads.
+    /// Returns remarks on the path: its MTU, the interface and its offloads.
     #[must_use]
     pub fn remarks(&self) -> Vec<Line> {
         let nothing = Observation::default();

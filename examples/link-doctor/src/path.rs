@@ -16,7 +16,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// How short segments must be, if longer ones do not arrive.
+    /// Returns the limit of segments, if longer ones do not arrive.
     #[must_use]
     pub const fn limit(&self) -> Option<SegmentLimit> {
         match self {

@@ -38,7 +38,7 @@ pub struct Report {
     pub path: Path,
     /// The read test, if there was one.
     pub read: Option<ReadTest>,
-    /// The same as the verdict needs it; `None` if nothing was read.
+    /// The reads as the verdict needs them; `None` if nothing was read.
     pub reads: Option<Reads>,
     /// The rates that writes could reach.
     pub writes: Writes,

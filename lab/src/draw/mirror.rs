@@ -255,7 +255,7 @@ mod tests {
         assert!(figures.iter().all(is_mirror));
         let source = Source { name: "mirror".to_owned(), caption: String::new() };
         let part = part(&figures.iter().collect::<Vec<_>>(), &source).unwrap();
-        let (_, page) = part.markdown.split_once("flushed it again.\n\n").unwrap();
+        let (_, page) = part.markdown.split_once("flushed again.\n\n").unwrap();
         insta::assert_snapshot!(page, @r"
         ### 100 Mbit/s, 100 ms, written at 5M/s, 4K to 64K, 4 in flight, granularity 4K
 

@@ -91,7 +91,7 @@ impl LoginWatch {
             format!("stage {csg} is not the current one: {pdu:?}")
         });
         demand(breaches, !(pdu.is_final() && pdu.continues()), "LOG-08", || {
-            format!("T and C at once: {pdu:?}")
+            format!("T and C together: {pdu:?}")
         });
         self.stage = Some(csg);
     }

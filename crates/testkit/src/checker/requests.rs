@@ -55,7 +55,7 @@ impl SessionWatch {
 
     pub(super) fn text(&self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         demand(breaches, !(pdu.is_final() && pdu.continues()), "TXT-09", || {
-            format!("F and C at once: {pdu:?}")
+            format!("F and C together: {pdu:?}")
         });
         let known = watch.text.take();
         match known.filter(|text| text.goes_on(pdu)) {

@@ -67,7 +67,7 @@ impl Watch {
     fn unsolicited(&mut self, breaches: &mut Breaches, pdu: &Pdu) {
         let Some(at) = self.bursts.iter().position(|burst| burst.itt == pdu.itt()) else {
             return breaches
-                .push(("WR-06", format!("unsolicited data that nobody announced: {pdu:?}")));
+                .push(("WR-06", format!("unsolicited data that no command announced: {pdu:?}")));
         };
         let earlier = self.bursts[..at].iter().any(|burst| !burst.abandoned);
         demand(breaches, !earlier, "WR-07", || format!("overtakes an earlier burst: {pdu:?}"));

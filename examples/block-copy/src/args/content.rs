@@ -67,7 +67,7 @@ impl Default for ContentArgs {
     }
 }
 
-/// What the destination is compared with.
+/// The data to which the destination is compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum VerifyMode {
     /// Not at all.

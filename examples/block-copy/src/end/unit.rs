@@ -88,7 +88,7 @@ impl UnitEnd {
         Some(format!("{}{held}", keys.join(", ")))
     }
 
-    /// What it is called as a part of a volume, if it is one.
+    /// Returns the name as a member of a volume, if it is one.
     pub const fn member_name(&self) -> Option<&Arc<str>> {
         self.member.as_ref()
     }

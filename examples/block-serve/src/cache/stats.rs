@@ -6,11 +6,11 @@
 pub struct CacheStats {
     /// Asked for by reads that the cache serves.
     pub asked: u64,
-    /// Of these, in memory when they were asked for.
+    /// Bytes of these that were in memory when they were requested.
     pub found: u64,
     /// Read before they were asked for.
     pub read_ahead: u64,
-    /// Of reads that are too long to be kept.
+    /// Bytes of reads that are too long to be cached.
     pub passed_by: u64,
 }
 

@@ -40,8 +40,8 @@ pub fn faults<A: Documented>() -> Vec<String> {
     faults
 }
 
-/// What is wrong with the README of a program, and with other texts about it: each option is in the README, as is each
-/// example, cells of its tables are short, and the words are plain.
+/// Returns the faults in the README of a program, and in other texts about it: each option and each example must be in
+/// the README, cells of its tables must be short, and the words plain.
 #[must_use]
 pub fn faults_of_texts<A: Documented>(readme: &str, others: &[&str]) -> Vec<String> {
     let texts = [&[readme], others].concat().into_iter();
