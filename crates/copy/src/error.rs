@@ -9,7 +9,7 @@ use crate::nbd::NbdError;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 
-/// Why a copy failed.
+/// Why a copy failed. The text is the fact alone; [`advice`](Self::advice) says what can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {

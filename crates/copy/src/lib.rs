@@ -22,6 +22,7 @@
 //! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod blank;
 mod block_device;
 mod blocking;
@@ -73,6 +74,7 @@ mod verify;
 mod window;
 mod zeros;
 
+pub use advice::CopyAdvice;
 pub use changes::Changes;
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use checkpoint_file::CheckpointFile;
@@ -90,7 +92,7 @@ pub use forecast::{Divergence, Forecast, Pass, Verdict};
 pub use holders::InUse;
 pub use identity::Identity;
 pub use iscsi_initiator::device::Device;
-pub use nbd::{DirtyBitmap, NbdDevice, NbdError, NbdUri};
+pub use nbd::{DirtyBitmap, NbdAdvice, NbdDevice, NbdError, NbdUri};
 pub use options::Options;
 pub use passes::{EndedPass, Passes, PassesError};
 pub use progress::{Event, Events, Progress};

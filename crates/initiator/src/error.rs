@@ -1,12 +1,14 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
-mod advice;
+pub(crate) mod advice;
+mod advise;
 mod classify;
 mod connect;
 mod fault;
 mod kind;
 mod login;
 pub(crate) mod outlook;
+mod phrase;
 pub(crate) mod sense;
 mod session;
 
@@ -21,22 +23,22 @@ use iscsi_session::{SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
 use crate::url::UrlError;
-pub(crate) use advice::of_blocks;
-use advice::{advice, advice_on};
+pub use advice::Advice;
 pub use connect::ConnectError;
 pub use fault::Fault;
 pub use kind::ErrorKind;
 pub use login::LoginFailure;
+use phrase::meaning;
+pub(crate) use phrase::of_blocks;
 pub use session::SessionFailure;
 
 /// Why a request failed.
 ///
-/// Each message is one sentence that says what to do where something can be done. No variant holds
-/// a secret.
+/// Its text is the fact alone; [`advice`](Self::advice) says what can be done. No variant holds a secret.
 ///
 /// ```
 /// use iscsi_initiator::scsi::{Lun, SenseKey};
-/// use iscsi_initiator::{Error, Fault, Initiator};
+/// use iscsi_initiator::{Advice, Error, Fault, Initiator};
 ///
 /// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,9 +49,10 @@ pub use session::SessionFailure;
 /// # let target = format!("iscsi://{}/iqn.2026-01.org.example:disk", server.address());
 /// let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
 /// let error = initiator.disk(format!("{target}/7")).await.unwrap_err();
-/// assert!(matches!(error, Error::NoSuchUnit(_)));
+/// assert!(matches!(error, Error::NoSuchUnit { .. }));
 /// assert_eq!(error.fault(), Fault::Caller);
-/// println!("{error}");
+/// assert_eq!(error.to_string(), "the target has no logical unit 7");
+/// assert_eq!(error.advice(), Some(Advice::ListUnits));
 ///
 /// // The unit's own words, here of a block behind its last one.
 /// let unit = initiator.connect(target).await?.logical_unit(Lun::ZERO);
@@ -66,7 +69,7 @@ pub enum Error {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The initiator's own name is not an iSCSI name (RFC 7143 §4.2.7).
-    #[error("{0}; choose another name for the initiator")]
+    #[error(transparent)]
     InitiatorName(#[from] NameError),
     /// The system gave no random bytes.
     #[error("the system gives no random bytes: {0}")]
@@ -81,11 +84,11 @@ pub enum Error {
     #[error(transparent)]
     Session(Box<SessionFailure>),
     /// The session was logged out before the request was sent.
-    #[error("the session is closed; connect again")]
+    #[error("the session is closed")]
     Closed,
     /// The class of the disk was closed before the request was sent
     /// ([`TrafficClass::close`](crate::TrafficClass::close)).
-    #[error("the class of the disk is closed; open the disk in another one")]
+    #[error("the class of the disk is closed")]
     ClassClosed,
     /// The request does not fit the session.
     #[error(transparent)]
@@ -99,7 +102,7 @@ pub enum Error {
         cause: TaskError,
     },
     /// The unit answered CHECK CONDITION, and says why (SPC-4 §4.5).
-    #[error("{command} failed: {sense}{}", advice_on(command, sense))]
+    #[error("{command} failed: {sense}")]
     CheckCondition {
         /// The command's name in the standard.
         command: &'static str,
@@ -107,7 +110,7 @@ pub enum Error {
         sense: Box<Sense>,
     },
     /// The unit answered with another status than GOOD (SAM-5 §5.3).
-    #[error("{command} ended in {status}{}", advice(*.status))]
+    #[error("{command} ended in {status}{}", meaning(*.status))]
     Status {
         /// The command's name in the standard.
         command: &'static str,
@@ -136,16 +139,21 @@ pub enum Error {
     #[error("the target's list of targets makes no sense: {0}")]
     Targets(#[from] TextError),
     /// The URL names no logical unit.
-    #[error("the URL names no logical unit; add its number, as in iscsi://host/target/0")]
+    #[error("the URL names no logical unit")]
     NoUnitNamed,
     /// The target has no such logical unit.
-    #[error("the target has no logical unit {0}; REPORT LUNS lists those it has")]
-    NoSuchUnit(Lun),
+    #[error("the target has no logical unit {lun}")]
+    NoSuchUnit {
+        /// Its number.
+        lun: Lun,
+        /// The URL of the target, without credentials and options: `iscsi://host:port/name`.
+        target: String,
+    },
     /// The target has no such logical unit any more: it had when the unit was opened.
-    #[error("the target has no logical unit {0} any more; bring it back there, and open it anew")]
+    #[error("the target has no logical unit {0} any more")]
     UnitGone(Lun),
     /// The logical unit is there, but it is no disk.
-    #[error("logical unit {lun} is a {device_type}, not a block device; choose a disk")]
+    #[error("logical unit {lun} is a {device_type}, not a block device")]
     NotABlockDevice {
         /// Which one.
         lun: Lun,
@@ -153,7 +161,7 @@ pub enum Error {
         device_type: DeviceType,
     },
     /// The unit does not allow writing.
-    #[error("logical unit {0} is write protected; make it writable on the target")]
+    #[error("logical unit {0} is write protected")]
     WriteProtected(Lun),
     /// The unit's serial number is not the one that `force_usn` insists on.
     #[error("the unit's serial number is {found:?}, not {expected:?}: it is another unit")]
@@ -167,7 +175,7 @@ pub enum Error {
     /// unit than before: nothing is sent to that.
     #[error(
         "{portal} leads to another unit ({found}) than the first session ({expected}) when the disk \
-         was opened; name only portals of one unit, and open it anew"
+         was opened"
     )]
     DifferentUnits {
         /// The portal of the one that leads elsewhere, `host:port`.
@@ -188,7 +196,7 @@ pub enum Error {
         why: String,
     },
     /// The unit has blocks of another size than when it was opened.
-    #[error("the unit has blocks of {now} bytes now, and had {before}; open it anew")]
+    #[error("the unit has blocks of {now} bytes now, and had {before}")]
     BlockSizeChanged {
         /// What it had, bytes.
         before: u32,
@@ -197,7 +205,7 @@ pub enum Error {
     },
     /// The unit has become smaller than what was asked for, or was found with another size and no name to know it
     /// by.
-    #[error("the unit has {now} bytes now, and had {before}; ask for what it has, or open it anew")]
+    #[error("the unit has {now} bytes now, and had {before}")]
     CapacityChanged {
         /// What it had, bytes.
         before: u64,
@@ -207,8 +215,7 @@ pub enum Error {
     /// A unit whose medium can be taken out has become ready again (NOT READY TO READY CHANGE), maybe with another one:
     /// nothing is sent to it any more.
     #[error(
-        "the unit may have another medium than when it was opened, and its name does not tell them apart; see which one \
-         is there, and open it anew"
+        "the unit may have another medium than when it was opened, and its name does not tell them apart"
     )]
     MediumChanged,
     /// The last session of a disk was lost, and could not be opened anew.
@@ -240,7 +247,7 @@ pub enum Error {
     /// disk's patience lasts, that the target will not carry that out later: it was not written again.
     #[error(
         "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \
-         target may still carry that out; write them when the target has dropped that session"
+         target may still carry that out"
     )]
     OverlapsUnsettled {
         /// Where the range begins, bytes.
@@ -251,8 +258,7 @@ pub enum Error {
     /// A disk was closed, and nothing has proved that the target will not carry out later what a lost
     /// session was writing. What was flushed is safe until other data is written there.
     #[error(
-        "the target may still carry out writes of a lost session, over what is written there later; \
-         write nothing there before the target has dropped that session: {why}"
+        "the target may still carry out writes of a lost session, over what is written there later: {why}"
     )]
     Unsettled {
         /// Why it is not known: what ended the session, or why it could not be opened anew.
@@ -290,20 +296,17 @@ pub enum Error {
     /// login only, also where that was in place of a lost one. Each handle is told once.
     #[error(
         "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
-         no session is left that would know; write again"
+         no session is left that would know"
     )]
     UnflushedWritesLost,
     /// The initiator has as many sessions as its ISIDs tell apart: 65,536 (RFC 7143 §11.12.5).
-    #[error("the initiator has 65,536 sessions, and no name for another; end some of them")]
+    #[error("the initiator has 65,536 sessions, and no name for another")]
     TooManySessions,
     /// A request outside of a tokio runtime, which would run it.
-    #[error("no tokio runtime is there; call it from one, or use iscsi_initiator::blocking")]
+    #[error("no tokio runtime is there")]
     NoRuntime,
     /// A blocking call in an async task, whose thread it would stop.
-    #[error(
-        "a blocking call would stop the runtime of the async task that makes it; await the async \
-         form, or make the call in spawn_blocking"
-    )]
+    #[error("a blocking call would stop the runtime of the async task that makes it")]
     InsideRuntime,
     /// The runtime of a blocking initiator could not be started.
     #[error("no thread or file is left for the initiator's runtime: {0}")]
@@ -313,7 +316,7 @@ pub enum Error {
     /// written any more.
     #[error(
         "the unit does not know the reservation key {key} of this disk any more: another host has taken \
-         the unit over; make sure that none uses it, and open the disk anew"
+         the unit over"
     )]
     Preempted {
         /// The key of the disk.
@@ -322,8 +325,7 @@ pub enum Error {
     /// The unit is reserved by the key of the disk after each session was asked to release it: what holds the reservation
     /// is a nexus of a session that is lost, or that went through a port which none goes through now.
     #[error(
-        "the unit is still reserved by the key {key}, over a nexus that the disk does not use now; release it \
-         again when a session is back there, or preempt the key, by a disk that is opened with another one"
+        "the unit is still reserved by the key {key}, over a nexus that the disk does not use now"
     )]
     StillReserved {
         /// The key of the disk.
@@ -332,8 +334,7 @@ pub enum Error {
     /// The disk has ended, and the unit may still know its key: a session that is lost, or whose port did not take the
     /// command, could not end its registration, which outlives it, and so does a reservation that it holds.
     #[error(
-        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}; open the disk \
-         anew with that key and preempt it, or have another host do so"
+        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}"
     )]
     StillRegistered {
         /// The key of the disk.
@@ -342,16 +343,13 @@ pub enum Error {
         why: Box<Self>,
     },
     /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively): another initiator is registered with the unit, or holds it.
-    #[error(
-        "another host is registered with the unit by the key {key} and may write to it: stop it first; if it is gone, end its \
-         registration with PREEMPT, as iscsi-util preempt does"
-    )]
+    #[error("another host is registered with the unit by the key {key} and may write to it")]
     RegisteredByAnother {
         /// Its key; [`NONE`](ReservationKey::NONE) if the unit does not tell it.
         key: ReservationKey,
     },
     /// A reservation by the key of a disk that has none.
-    #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
+    #[error("the disk has no reservation key")]
     NoReservationKey,
     /// The unit cannot do that.
     #[error("the unit does not support {0}")]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
+use crate::error::advice::Advice;
 use crate::error::kind::ErrorKind;
 
 /// Why no TCP connection came about.
@@ -11,7 +12,7 @@ use crate::error::kind::ErrorKind;
 #[non_exhaustive]
 pub enum ConnectError {
     /// The host's name has no address.
-    #[error("the host {host:?} is not known ({reason}); check its spelling and the name service")]
+    #[error("the host {host:?} is not known ({reason})")]
     HostUnknown {
         /// The name.
         host: String,
@@ -19,10 +20,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The name service says that it cannot tell now, or does not answer.
-    #[error(
-        "the name service does not say now where the host {host:?} is ({reason}); try again \
-         later, or wait for it (open_patience)"
-    )]
+    #[error("the name service does not say now where the host {host:?} is ({reason})")]
     NameService {
         /// The name.
         host: String,
@@ -30,19 +28,13 @@ pub enum ConnectError {
         reason: String,
     },
     /// The host is there, but nothing listens.
-    #[error(
-        "nothing listens at {address}; check the port, and that the target is running, or wait for it \
-         (open_patience)"
-    )]
+    #[error("nothing listens at {address}")]
     Refused {
         /// The address and port.
         address: SocketAddr,
     },
     /// No answer.
-    #[error(
-        "no connection to {portal} in time; check the address, the route and the firewall, or wait for the target \
-         (open_patience)"
-    )]
+    #[error("no connection to {portal} in time")]
     TimedOut {
         /// The portal, `host:port`.
         portal: String,
@@ -55,11 +47,13 @@ pub enum ConnectError {
         by: IpAddr,
         /// The portal that it names, `host:port`.
         portal: String,
-        /// Why, and what can be done.
+        /// Why.
         reason: &'static str,
+        /// What can be done.
+        advice: Advice,
     },
     /// Anything else.
-    #[error("cannot connect to {address}: {reason}; check the address and the route")]
+    #[error("cannot connect to {address}: {reason}")]
     Failed {
         /// The address and port.
         address: SocketAddr,
@@ -69,6 +63,18 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// What can be done about it.
+    pub const fn advice(&self) -> Option<Advice> {
+        Some(match self {
+            Self::HostUnknown { .. } => Advice::CheckHostName,
+            Self::NameService { .. } => Advice::WaitForTarget,
+            Self::Refused { .. } => Advice::CheckPort,
+            Self::TimedOut { .. } => Advice::CheckFirewall,
+            Self::NotFollowed { advice, .. } => *advice,
+            Self::Failed { .. } => Advice::CheckRoute,
+        })
+    }
+
     pub(super) const fn kind(&self) -> ErrorKind {
         match self {
             Self::HostUnknown { .. } => ErrorKind::NotFound,

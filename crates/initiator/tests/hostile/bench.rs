@@ -166,7 +166,8 @@ fn check(end: End, outcome: &Outcome, sentences: &[String]) -> Result<String, St
 
 /// One line for people: no break, no value as the programmer sees it.
 fn sentence(error: &Error) -> Result<String, String> {
-    let said = error.to_string();
+    let advice = error.advice().map_or_else(String::new, |advice| format!("; {advice}"));
+    let said = format!("{error}{advice}");
     let raw =
         ["\n", "\t", "{", "}", "Some(", "Ok(", "Err(", "::", "[", "  ", ": ;", "\\u", "hunter"];
     if let Some(bad) = raw.iter().find(|bad| said.contains(**bad)) {

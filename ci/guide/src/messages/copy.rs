@@ -1,0 +1,130 @@
+//! Exports of NBD servers, and copies.
+
+use std::io;
+
+use block_copy::sentence::words;
+use iscsi_copy::{CopyAdvice, Error as CopyError, NbdError};
+use iscsi_examples_common::sentence;
+use iscsi_nbd::client::HandshakeError;
+use iscsi_nbd::{OptionError, ProtocolError};
+
+use super::{Row, Table};
+
+const NBD: &str = include_str!("../../../../crates/copy/src/nbd.rs");
+const OPTIONS: &str = include_str!("../../../../crates/nbd/src/option.rs");
+const HANDSHAKES: &str = include_str!("../../../../crates/nbd/src/client/handshake.rs");
+const COPY: &str = include_str!("../../../../crates/copy/src/error.rs");
+const PLACE: &str = "192.0.2.7:10809";
+
+pub(super) fn tables() -> Vec<Table> {
+    vec![
+        Table::new("NBD exports", ("NbdError", NBD), exports()).elsewhere(&["Handshake"]),
+        Table::new("An NBD server refuses the export", ("OptionError", OPTIONS), refusals()),
+        Table::new(
+            "The handshake with an NBD server fails",
+            ("HandshakeError", HANDSHAKES),
+            handshakes(),
+        )
+        .elsewhere(&["Refused"]),
+        Table::new("Copies", ("Error", COPY), copies()),
+    ]
+}
+
+fn row(error: &NbdError) -> Row {
+    Row::new(error, error.advice().map(words))
+}
+
+fn exports() -> Vec<Row> {
+    let text = |text: &str| text.to_owned();
+    let connect =
+        |kind: io::ErrorKind| NbdError::Connect { place: text(PLACE), cause: kind.into() };
+    let bitmap = || text("nbd://192.0.2.7/disk qemu:dirty-bitmap:b0");
+    let errors = [
+        NbdError::Uri("the host is missing"),
+        NbdError::BitmapForm,
+        NbdError::Tls,
+        connect(io::ErrorKind::ConnectionRefused),
+        NbdError::Connect { place: text("disk.sock"), cause: io::ErrorKind::NotFound.into() },
+        NbdError::Connect {
+            place: text("disk.sock"),
+            cause: io::ErrorKind::PermissionDenied.into(),
+        },
+        connect(io::ErrorKind::HostUnreachable),
+        connect(io::ErrorKind::ConnectionReset),
+        NbdError::Silent(text(PLACE)),
+        NbdError::TooLarge { place: text(PLACE), size: u64::MAX },
+        NbdError::NoBitmap(bitmap()),
+        NbdError::Bitmap { bitmap: bitmap(), cause: io::ErrorKind::ConnectionReset.into() },
+        NbdError::Protocol(ProtocolError::Payload(1 << 30)),
+        NbdError::Lost,
+        NbdError::Away {
+            why: text("the server closed the connection"),
+            seconds: 300,
+            last: text("no NBD server listens at 192.0.2.7:10809"),
+        },
+        NbdError::Changed(text("it has 1048576 bytes, and had 2097152")),
+        NbdError::UnflushedWritesLost,
+    ];
+    errors.iter().map(row).collect()
+}
+
+fn of_handshake(cause: HandshakeError) -> NbdError {
+    NbdError::Handshake { place: PLACE.to_owned(), export: "disk".to_owned(), cause }
+}
+
+fn refusals() -> Vec<Row> {
+    let errors = [
+        OptionError::Unsupported,
+        OptionError::Policy,
+        OptionError::Invalid,
+        OptionError::Platform,
+        OptionError::TlsRequired,
+        OptionError::Unknown,
+        OptionError::Shutdown,
+        OptionError::BlockSizeRequired,
+        OptionError::TooBig,
+    ];
+    let row = |error: OptionError| {
+        let refused = of_handshake(HandshakeError::Refused { error, message: String::new() });
+        Row::of(&error, &refused, refused.advice().map(words))
+    };
+    errors.into_iter().map(row).collect()
+}
+
+fn handshakes() -> Vec<Row> {
+    let magic = ProtocolError::Magic { message: "greeting", value: 0x4854_5450_2f31_2e31 };
+    let causes = [HandshakeError::TooOld, HandshakeError::Oldstyle, magic.into()];
+    let row = |cause: HandshakeError| {
+        let error = of_handshake(cause.clone());
+        Row::of(&cause, &error, error.advice().map(words))
+    };
+    causes.into_iter().map(row).collect()
+}
+
+fn copies() -> Vec<Row> {
+    let full = || io::ErrorKind::StorageFull.into();
+    let errors = [
+        CopyError::Source(io::Error::other(NbdError::Lost)),
+        CopyError::Shrunk,
+        CopyError::Destination(io::Error::from(iscsi_initiator::Error::UnflushedWritesLost)),
+        CopyError::Flush(full()),
+        CopyError::Digests(full()),
+        CopyError::ReadOnly,
+        CopyError::TooSmall { capacity: 1 << 20, needed: 1 << 30 },
+        CopyError::Overflow { capacity: 1 << 20 },
+        CopyError::Cancelled,
+        CopyError::Abandoned { under_way: 1 << 20 },
+    ];
+    let row =
+        |error: &CopyError| Row::new(error, error.advice().map(|advice| of_program(error, advice)));
+    errors.iter().map(row).collect()
+}
+
+/// An advice on a copy in the words of the program.
+fn of_program(error: &CopyError, advice: CopyAdvice) -> String {
+    match (advice, error.iscsi()) {
+        (CopyAdvice::Nbd(advice), _) => words(advice).to_owned(),
+        (CopyAdvice::Unit(advice), Some(unit)) => sentence::words(advice, unit).into_owned(),
+        (advice, _) => advice.to_string(),
+    }
+}
