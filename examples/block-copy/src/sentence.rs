@@ -13,17 +13,20 @@ pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     )
 }
 
+/// What went wrong where an export may have been asked, and what to do about it.
+pub(crate) fn of_source(cause: &io::Error) -> String {
+    let export = cause.get_ref().and_then(|cause| cause.downcast_ref());
+    export.map_or_else(|| cause.sentence(), of_export)
+}
+
 /// What went wrong at an end, and what to do about it.
 pub(crate) fn of_device(cause: &io::Error) -> String {
-    if let Some(cause) = cause.get_ref().and_then(|cause| cause.downcast_ref()) {
-        return of_export(cause);
-    }
     if cause.kind() == io::ErrorKind::ResourceBusy {
         let advice =
             "end that use, or write to it all the same with --force, which destroys what is in use";
         return join(cause, Some(advice));
     }
-    cause.sentence()
+    of_source(cause)
 }
 
 /// What went wrong with an export, and what to do about it.

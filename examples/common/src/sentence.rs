@@ -99,6 +99,7 @@ const fn of_programs(advice: Advice) -> Option<&'static str> {
         Advice::OneUnit => "name only portals of one unit, and run the command again",
         Advice::AskForLess => "ask for what it has, or run the command again",
         Advice::CheckMedium => "see which one is there, and run the command again",
+        Advice::GiveKey => "name one in the URL, as in ?reservation_key=0x1a2b",
         Advice::CheckOtherHosts => "make sure that none uses it, and run the command again",
         Advice::FindHolder => "iscsi-util reservations shows which one",
         Advice::ReleaseAgain => {

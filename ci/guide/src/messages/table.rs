@@ -5,6 +5,9 @@ use std::fmt::{self, Debug, Display};
 
 use super::source::{self, Variant};
 
+/// In the place of an advice where there is none.
+const NO_ADVICE: &str = "The message says all that is known.";
+
 /// One message.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -74,7 +77,7 @@ impl Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## {}\n\n| message | cause | what to do |\n|---|---|---|", self.heading)?;
         for row in &self.rows {
-            let advice = row.advice.as_deref().map(sentence).unwrap_or_default();
+            let advice = row.advice.as_deref().map_or_else(|| NO_ADVICE.to_owned(), sentence);
             writeln!(
                 f,
                 "| `{}` | {} | {} |",

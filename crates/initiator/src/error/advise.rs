@@ -49,13 +49,11 @@ impl Error {
             Self::StillRegistered { .. } => Advice::PreemptKey,
             Self::RegisteredByAnother { .. } => Advice::StopOtherHost,
             Self::NoReservationKey => Advice::GiveKey,
+            Self::Length { .. } | Self::Format { .. } | Self::Targets(_) => Advice::ReportTarget,
+            Self::EndsSessions { .. } => Advice::ReadTargetLog,
             Self::Entropy(_)
             | Self::Submit(_)
-            | Self::Length { .. }
-            | Self::Format { .. }
-            | Self::Targets(_)
             | Self::UnprovenUnit { .. }
-            | Self::EndsSessions { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. }
             | Self::RuntimeNotStarted(_)
@@ -71,6 +69,10 @@ const fn advice_on_task(cause: &TaskError) -> Option<Advice> {
             advice_on_end(cause)
         }
         TaskError::Closed => Some(Advice::Reconnect),
+        TaskError::TimedOut => Some(Advice::MoreTime),
+        TaskError::TargetFailure(_) | TaskError::Rejected { .. } => Some(Advice::ReadTargetLog),
+        TaskError::DataMissing { .. } => Some(Advice::ReportTarget),
+        TaskError::DataDigest => Some(Advice::CheckNetwork),
         _ => None,
     }
 }

@@ -104,15 +104,37 @@ impl fmt::Display for LoginFailure {
     }
 }
 
-/// What can be done about a login that the target has not refused.
+/// What can be done about a login that the target has refused for no reason of these, or not at all.
 pub(super) const fn advice_on_login(cause: &LoginError) -> Option<Advice> {
-    match cause {
-        LoginError::Authentication(AuthenticationError::ShortSecret) => {
-            Some(Advice::LongerPassword)
-        }
-        LoginError::Authentication(AuthenticationError::SameSecret) => Some(Advice::TwoPasswords),
-        _ => None,
-    }
+    Some(match cause {
+        LoginError::Authentication(error) => return advice_on_authentication(*error),
+        LoginError::Status(_) => Advice::ReadTargetLog,
+        LoginError::Negotiation { .. }
+        | LoginError::Text(_)
+        | LoginError::Protocol(_)
+        | LoginError::TooManyExchanges(_) => Advice::ReportTarget,
+        _ => return None,
+    })
+}
+
+const fn advice_on_authentication(error: AuthenticationError) -> Option<Advice> {
+    Some(match error {
+        AuthenticationError::MethodRefused => Advice::EnableChap,
+        AuthenticationError::AlgorithmRefused => Advice::AllowAlgorithm,
+        AuthenticationError::WrongResponse
+        | AuthenticationError::ReflectedResponse
+        | AuthenticationError::WrongName => Advice::CheckTargetPassword,
+        AuthenticationError::UserName => Advice::ChooseUser,
+        AuthenticationError::ShortSecret => Advice::LongerPassword,
+        AuthenticationError::SameSecret => Advice::TwoPasswords,
+        AuthenticationError::AlgorithmNotOffered
+        | AuthenticationError::Missing(_)
+        | AuthenticationError::Unexpected(_)
+        | AuthenticationError::Malformed(_)
+        | AuthenticationError::ReflectedChallenge
+        | AuthenticationError::Incomplete => Advice::ReportTarget,
+        _ => return None,
+    })
 }
 
 /// A login that failed, by its cause.

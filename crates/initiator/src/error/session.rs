@@ -76,7 +76,11 @@ pub(super) const fn advice_on_end(cause: &SessionError) -> Option<Advice> {
         SessionError::Protocol(damage) if damage.is_damage() => Some(Advice::CheckNetwork),
         SessionError::Protocol(_) => Some(Advice::CheckListener),
         SessionError::TimedOut(_) => Some(Advice::CheckTarget),
-        SessionError::Transport(_) => Some(Advice::Reconnect),
+        SessionError::Transport(_)
+        | SessionError::AbortRefused
+        | SessionError::DroppedByTarget { .. }
+        | SessionError::LogoutRequested => Some(Advice::Reconnect),
+        SessionError::RedirectLoop => Some(Advice::CorrectPortal),
         SessionError::Login(cause) => advice_on_login(cause),
         _ => None,
     }
