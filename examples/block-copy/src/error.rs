@@ -17,7 +17,7 @@ use thiserror::Error as ThisError;
 use crate::classes::ClassesError;
 use crate::passes::NotConverging;
 use crate::refusal::Refusal;
-use crate::sentence::{is_of_caller, of_device, of_export, of_source};
+use crate::sentence::{is_of_caller, of_device, of_export, of_ranges};
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
@@ -236,7 +236,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A file names no ranges to copy.
-    #[error("ranges {name}: {}", of_source(cause))]
+    #[error("ranges {name}: {}", of_ranges(cause))]
     Ranges {
         /// Its name.
         name: Arc<str>,
@@ -244,7 +244,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A command that an option names did not do what it should.
-    #[error("{option}: {}", of_source(cause))]
+    #[error("{option}: {}", of_ranges(cause))]
     Command {
         /// The option.
         option: &'static str,

@@ -13,10 +13,21 @@ pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     )
 }
 
-/// What went wrong where an export may have been asked, and what to do about it.
-pub(crate) fn of_source(cause: &io::Error) -> String {
-    let export = cause.get_ref().and_then(|cause| cause.downcast_ref());
-    export.map_or_else(|| cause.sentence(), of_export)
+/// What went wrong where ranges come from: from a file, or from an export, which is not waited for.
+pub(crate) fn of_ranges(cause: &io::Error) -> String {
+    let words = |advice: NbdAdvice| match advice {
+        NbdAdvice::WaitForServer => "check the address, and that the server is running",
+        _ => words(advice),
+    };
+    match export(cause) {
+        Some(export) => join(export, export.advice().map(words)),
+        None => cause.sentence(),
+    }
+}
+
+/// The error of an export in one of the system.
+fn export(cause: &io::Error) -> Option<&NbdError> {
+    cause.get_ref()?.downcast_ref()
 }
 
 /// What went wrong at an end, and what to do about it.
@@ -26,7 +37,7 @@ pub(crate) fn of_device(cause: &io::Error) -> String {
             "end that use, or write to it all the same with --force, which destroys what is in use";
         return join(cause, Some(advice));
     }
-    of_source(cause)
+    export(cause).map_or_else(|| cause.sentence(), of_export)
 }
 
 /// What went wrong with an export, and what to do about it.

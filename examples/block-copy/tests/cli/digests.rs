@@ -241,7 +241,10 @@ async fn only_ranges_are_copied() {
             "0 512\nnbd+unix:///x?socket=/missing\n",
             "line 2: it names no dirty bitmap; write the URI of an export",
         ),
-        ("nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0\n", "/missing: No such file"),
+        (
+            "nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0\n",
+            "no NBD server listens at /missing: there is no such socket; check the address",
+        ),
     ] {
         folder.file("ranges", text.as_bytes());
         fails(&copy(&[]), 1, &["ranges", complaint]);

@@ -211,7 +211,7 @@ async fn a_command_that_fails_or_prints_nonsense_ends_the_copy() {
         ),
         (
             "echo 'nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0'",
-            "--ranges-from: /missing: No such file",
+            "--ranges-from: no NBD server listens at /missing: there is no such socket; check the address",
         ),
         ("kill -9 $$", "--ranges-from: the command was ended by a signal: 9"),
     ] {
