@@ -108,14 +108,19 @@ pub enum NbdError {
 
 /// What a failed connection means, by what the system says.
 fn no_connection(place: &str, cause: &io::Error) -> String {
-    match cause.kind() {
-        ErrorKind::ConnectionRefused => format!("no NBD server listens at {place}"),
-        ErrorKind::NotFound => format!("no NBD server listens at {place}: there is no such socket"),
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
-            format!("the NBD server at {place} closed the connection before the export was open")
-        }
-        _ => format!("cannot connect to the NBD server at {place}: {cause}"),
+    let kind = cause.kind();
+    if kind == ErrorKind::ConnectionRefused {
+        return format!("no NBD server listens at {place}");
     }
+    if kind == ErrorKind::NotFound {
+        return format!("no NBD server listens at {place}: there is no such socket");
+    }
+    if matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) {
+        return format!(
+            "the NBD server at {place} closed the connection before the export was open"
+        );
+    }
+    format!("cannot connect to the NBD server at {place}: {cause}")
 }
 
 /// An export, by its name.

@@ -15,9 +15,9 @@ pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
 
 /// What went wrong where ranges come from: from a file, or from an export, which is not waited for.
 pub(crate) fn of_ranges(cause: &io::Error) -> String {
-    let words = |advice: NbdAdvice| match advice {
-        NbdAdvice::WaitForServer => "check the address, and that the server is running",
-        _ => words(advice),
+    let words = |advice| match advice == NbdAdvice::WaitForServer {
+        true => "check the address, and that the server is running",
+        false => words(advice),
     };
     match export(cause) {
         Some(export) => join(export, export.advice().map(words)),
@@ -52,7 +52,20 @@ pub const fn words(advice: NbdAdvice) -> &'static str {
             "check the address, and that the server is running, or wait for it (--wait 5min)"
         }
         NbdAdvice::CheckExport => "check what the server exports, and run the command again",
-        _ => advice.text(),
+        NbdAdvice::WriteUri
+        | NbdAdvice::WriteBitmap
+        | NbdAdvice::UseTunnel
+        | NbdAdvice::CheckAddress
+        | NbdAdvice::CheckPermissions
+        | NbdAdvice::CheckServer
+        | NbdAdvice::ListExports
+        | NbdAdvice::NewerServer
+        | NbdAdvice::ReadLog
+        | NbdAdvice::ExportBitmap
+        | NbdAdvice::SetPatience
+        | NbdAdvice::MorePatience
+        | NbdAdvice::WriteAgain
+        | _ => advice.text(),
     }
 }
 

@@ -25,10 +25,10 @@ impl Sentence for Error {
 
 impl Sentence for iscsi_volume::Error {
     fn sentence(&self) -> String {
-        match self {
-            Self::Unit { member, cause } => format!("{member}: {}", cause.sentence()),
-            _ => join(self, self.advice()),
+        if let Self::Unit { member, cause } = self {
+            return format!("{member}: {}", cause.sentence());
         }
+        join(self, self.advice())
     }
 }
 
@@ -49,79 +49,92 @@ pub fn join(fact: &impl Display, advice: Option<impl Display>) -> String {
 /// An advice of the initiator on an error, in the words of the programs.
 #[must_use]
 pub fn words(advice: Advice, error: &Error) -> Cow<'static, str> {
-    match advice {
-        Advice::ListTargets => match place(error) {
-            Error::Login(failure) => {
-                format!("iscsi-util discover iscsi://{} lists its targets", failure.portal).into()
-            }
-            _ => "iscsi-util discover iscsi://HOST lists its targets".into(),
-        },
-        Advice::ListUnits => match place(error) {
-            Error::NoSuchUnit { target, .. } => {
-                format!("iscsi-util luns {target} lists its units").into()
-            }
-            _ => "iscsi-util luns iscsi://HOST/TARGET lists its units".into(),
-        },
-        _ => of_programs(advice).unwrap_or_else(|| advice.text()).into(),
+    command(advice, error).map_or_else(|| text(advice).into(), Cow::Owned)
+}
+
+/// The command that helps, with the place that the error names.
+fn command(advice: Advice, error: &Error) -> Option<String> {
+    if let (Advice::ListTargets, Error::Login(failure)) = (advice, place(error)) {
+        return Some(format!("iscsi-util discover iscsi://{} lists its targets", failure.portal));
     }
+    if let (Advice::ListUnits, Error::NoSuchUnit { target, .. }) = (advice, place(error)) {
+        return Some(format!("iscsi-util luns {target} lists its units"));
+    }
+    None
 }
 
 /// The words of the programs where the library's are of no use to their readers.
-const fn of_programs(advice: Advice) -> Option<&'static str> {
-    Some(match advice {
-        Advice::NameTarget => {
-            "write iscsi://host/target/lun; iscsi-util discover iscsi://HOST lists the targets"
-        }
-        Advice::GivePassword => {
-            "put it into a password file (--password-file), or into the variable LIBISCSI_CHAP_PASSWORD"
-        }
-        Advice::GiveTargetPassword => {
-            "put the password into a file for the target's password (--target-password-file), or into the variable \
-             LIBISCSI_CHAP_TARGET_PASSWORD"
-        }
-        Advice::GiveCredentials => {
-            "name the user as in iscsi://USER@HOST/..., and put the password into a password file (--password-file), or \
-             into the variable LIBISCSI_CHAP_PASSWORD"
-        }
-        Advice::AdmitInitiator => {
-            "add it to the target's access list, or use another initiator name (--initiator-name)"
-        }
-        Advice::CheckPort => {
-            "check the port, and that the target is running, or wait for it (--wait 5min)"
-        }
-        Advice::CheckFirewall => {
-            "check the address, the route and the firewall, or wait for the target (--wait 5min)"
-        }
-        Advice::WaitForTarget => "try again later, or wait for it (--wait 5min)",
-        Advice::CheckNetwork => "run the command again, and check the network if that goes on",
-        Advice::Reconnect | Advice::Reopen => "run the command again",
-        Advice::RestoreUnit => "bring it back there, and run the command again",
-        Advice::OneUnit => "name only portals of one unit, and run the command again",
-        Advice::AskForLess => "ask for what it has, or run the command again",
-        Advice::CheckMedium => "see which one is there, and run the command again",
-        Advice::GiveKey => "name one in the URL, as in ?reservation_key=0x1a2b",
-        Advice::CheckOtherHosts => "make sure that none uses it, and run the command again",
-        Advice::FindHolder => "iscsi-util reservations shows which one",
-        Advice::ReleaseAgain => {
-            "release it again when a session is back there, or end its registration with iscsi-util preempt"
-        }
-        Advice::PreemptKey => "end its registration with iscsi-util preempt",
-        Advice::StopOtherHost => {
-            "stop it first; if it is gone, end its registration with PREEMPT, as iscsi-util preempt does"
-        }
-        Advice::UseOtherClass | Advice::UseRuntime | Advice::Await | Advice::EndSessions => {
-            "that is a defect of the program: report it"
-        }
-        _ => return None,
-    })
+const WORDS: [(Advice, &str); 27] = [
+    (Advice::ListTargets, "iscsi-util discover iscsi://HOST lists its targets"),
+    (Advice::ListUnits, "iscsi-util luns iscsi://HOST/TARGET lists its units"),
+    (
+        Advice::NameTarget,
+        "write iscsi://host/target/lun; iscsi-util discover iscsi://HOST lists the targets",
+    ),
+    (
+        Advice::GivePassword,
+        "put it into a password file (--password-file), or into the variable LIBISCSI_CHAP_PASSWORD",
+    ),
+    (
+        Advice::GiveTargetPassword,
+        "put the password into a file for the target's password (--target-password-file), or into the variable \
+             LIBISCSI_CHAP_TARGET_PASSWORD",
+    ),
+    (
+        Advice::GiveCredentials,
+        "name the user as in iscsi://USER@HOST/..., and put the password into a password file (--password-file), or \
+             into the variable LIBISCSI_CHAP_PASSWORD",
+    ),
+    (
+        Advice::AdmitInitiator,
+        "add it to the target's access list, or use another initiator name (--initiator-name)",
+    ),
+    (
+        Advice::CheckPort,
+        "check the port, and that the target is running, or wait for it (--wait 5min)",
+    ),
+    (
+        Advice::CheckFirewall,
+        "check the address, the route and the firewall, or wait for the target (--wait 5min)",
+    ),
+    (Advice::WaitForTarget, "try again later, or wait for it (--wait 5min)"),
+    (Advice::CheckNetwork, "run the command again, and check the network if that goes on"),
+    (Advice::Reconnect, "run the command again"),
+    (Advice::Reopen, "run the command again"),
+    (Advice::RestoreUnit, "bring it back there, and run the command again"),
+    (Advice::OneUnit, "name only portals of one unit, and run the command again"),
+    (Advice::AskForLess, "ask for what it has, or run the command again"),
+    (Advice::CheckMedium, "see which one is there, and run the command again"),
+    (Advice::GiveKey, "name one in the URL, as in ?reservation_key=0x1a2b"),
+    (Advice::CheckOtherHosts, "make sure that none uses it, and run the command again"),
+    (Advice::FindHolder, "iscsi-util reservations shows which one"),
+    (
+        Advice::ReleaseAgain,
+        "release it again when a session is back there, or end its registration with iscsi-util preempt",
+    ),
+    (Advice::PreemptKey, "end its registration with iscsi-util preempt"),
+    (
+        Advice::StopOtherHost,
+        "stop it first; if it is gone, end its registration with PREEMPT, as iscsi-util preempt does",
+    ),
+    (Advice::UseOtherClass, "that is a defect of the program: report it"),
+    (Advice::UseRuntime, "that is a defect of the program: report it"),
+    (Advice::Await, "that is a defect of the program: report it"),
+    (Advice::EndSessions, "that is a defect of the program: report it"),
+];
+
+/// The words of the programs; those of the library where their readers can do the same.
+fn text(advice: Advice) -> &'static str {
+    let own = WORDS.iter().find(|(known, _)| *known == advice);
+    own.map_or_else(|| advice.text(), |(_, words)| words)
 }
 
 /// The error that an error is about: that of a part, or of an attempt to reconnect.
 fn place(error: &Error) -> &Error {
-    match error {
-        Error::NotReopened { why: cause, .. } | Error::Member { cause, .. } => place(cause),
-        _ => error,
+    if let Error::NotReopened { why: cause, .. } | Error::Member { cause, .. } = error {
+        return place(cause);
     }
+    error
 }
 
 #[cfg(test)]

@@ -86,12 +86,7 @@ impl NbdError {
             Self::Uri(_) => NbdAdvice::WriteUri,
             Self::BitmapForm => NbdAdvice::WriteBitmap,
             Self::Tls => NbdAdvice::UseTunnel,
-            Self::Connect { cause, .. } => match cause.kind() {
-                ErrorKind::ConnectionRefused | ErrorKind::NotFound => NbdAdvice::WaitForServer,
-                ErrorKind::PermissionDenied => NbdAdvice::CheckPermissions,
-                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => NbdAdvice::CheckServer,
-                _ => NbdAdvice::CheckAddress,
-            },
+            Self::Connect { cause, .. } => advice_on_connect(cause.kind()),
             Self::Silent(_) | Self::Protocol(_) => NbdAdvice::CheckServer,
             Self::Handshake { cause, .. } => advice_on_handshake(cause),
             Self::NoBitmap(_) => NbdAdvice::ExportBitmap,
@@ -104,16 +99,33 @@ impl NbdError {
     }
 }
 
+fn advice_on_connect(kind: ErrorKind) -> NbdAdvice {
+    const ADVICE: [(ErrorKind, NbdAdvice); 5] = [
+        (ErrorKind::ConnectionRefused, NbdAdvice::WaitForServer),
+        (ErrorKind::NotFound, NbdAdvice::WaitForServer),
+        (ErrorKind::PermissionDenied, NbdAdvice::CheckPermissions),
+        (ErrorKind::ConnectionReset, NbdAdvice::CheckServer),
+        (ErrorKind::BrokenPipe, NbdAdvice::CheckServer),
+    ];
+    let known = ADVICE.iter().find(|(known, _)| *known == kind);
+    known.map_or(NbdAdvice::CheckAddress, |(_, advice)| *advice)
+}
+
 const fn advice_on_handshake(cause: &HandshakeError) -> NbdAdvice {
     match cause {
         HandshakeError::Refused { error, .. } => match error {
             OptionError::Unknown => NbdAdvice::ListExports,
             OptionError::TlsRequired => NbdAdvice::UseTunnel,
             OptionError::Shutdown => NbdAdvice::WaitForServer,
-            _ => NbdAdvice::ReadLog,
+            OptionError::Unsupported
+            | OptionError::Policy
+            | OptionError::Invalid
+            | OptionError::Platform
+            | OptionError::BlockSizeRequired
+            | OptionError::TooBig => NbdAdvice::ReadLog,
         },
         HandshakeError::TooOld | HandshakeError::Oldstyle => NbdAdvice::NewerServer,
-        _ => NbdAdvice::CheckServer,
+        HandshakeError::Protocol(_) | _ => NbdAdvice::CheckServer,
     }
 }
 

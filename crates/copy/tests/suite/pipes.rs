@@ -130,7 +130,7 @@ async fn a_reader_that_goes_away_is_told() {
     let from = Source::device(Memory::new(pattern(100_000)));
     let failure = Copy::new(from, destination(to)).run().await.unwrap_err();
     let Error::Destination(cause) = failure.error else { panic!("{failure:?}") };
-    assert_eq!(cause.kind(), std::io::ErrorKind::BrokenPipe);
+    assert_eq!(cause.kind(), io::ErrorKind::BrokenPipe);
 }
 
 #[tokio::test]

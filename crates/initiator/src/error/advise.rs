@@ -73,7 +73,7 @@ const fn advice_on_task(cause: &TaskError) -> Option<Advice> {
         TaskError::TargetFailure(_) | TaskError::Rejected { .. } => Some(Advice::ReadTargetLog),
         TaskError::DataMissing { .. } => Some(Advice::ReportTarget),
         TaskError::DataDigest => Some(Advice::CheckNetwork),
-        _ => None,
+        TaskError::Aborted | TaskError::Withdrawn | _ => None,
     }
 }
 
@@ -101,7 +101,21 @@ fn advice_on_sense(command: &str, sense: &Sense) -> Option<Advice> {
         ErrorKind::Transient => Advice::TryLater,
         ErrorKind::Unreachable => Advice::UseOtherPortal,
         ErrorKind::UnitChanged => Advice::Reopen,
-        _ => return None,
+        ErrorKind::Authentication
+        | ErrorKind::Refused
+        | ErrorKind::ConnectionLost
+        | ErrorKind::MayHaveExecuted
+        | ErrorKind::TimedOut
+        | ErrorKind::Closed
+        | ErrorKind::Aborted
+        | ErrorKind::ReservationConflict
+        | ErrorKind::Preempted
+        | ErrorKind::UnflushedWritesLost
+        | ErrorKind::Unsettled
+        | ErrorKind::Protocol
+        | ErrorKind::InvalidInput
+        | ErrorKind::Unsupported
+        | ErrorKind::Other => return None,
     })
 }
 

@@ -113,7 +113,7 @@ pub(super) const fn advice_on_login(cause: &LoginError) -> Option<Advice> {
         | LoginError::Text(_)
         | LoginError::Protocol(_)
         | LoginError::TooManyExchanges(_) => Advice::ReportTarget,
-        _ => return None,
+        LoginError::PortalGroup { .. } | _ => return None,
     })
 }
 
@@ -133,7 +133,7 @@ const fn advice_on_authentication(error: AuthenticationError) -> Option<Advice> 
         | AuthenticationError::Malformed(_)
         | AuthenticationError::ReflectedChallenge
         | AuthenticationError::Incomplete => Advice::ReportTarget,
-        _ => return None,
+        AuthenticationError::NoAlgorithm | _ => return None,
     })
 }
 
