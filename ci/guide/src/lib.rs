@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`messages`] | the page of all messages, which is written from the source code |
 //! | [`page`] | a page as steps: each command with the output that the page shows |
 //! | [`expect`] | compares what a page shows with what a command printed |
 //! | [`invocation`] | the programs that a line of shell starts, with their arguments |
@@ -12,5 +13,6 @@
 
 pub mod expect;
 pub mod invocation;
+pub mod messages;
 pub mod page;
 pub mod text;

@@ -10,7 +10,7 @@ use crate::nbd::NbdError;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 
-/// The reason why a copy failed.
+/// The reason why a copy failed. The text is the fact alone; [`advice`](Self::advice) says what can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum CopyError {

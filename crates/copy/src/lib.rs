@@ -116,6 +116,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod advice;
 mod blank;
 mod block_device;
 mod blocking;
@@ -171,6 +172,7 @@ mod verify;
 mod window;
 mod zeros;
 
+pub use advice::CopyAdvice;
 pub use changes::Changes;
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use checkpoint_file::CheckpointFile;
@@ -188,7 +190,7 @@ pub use forecast::{Divergence, Forecast, Pass, Verdict};
 pub use holders::InUse;
 pub use identity::Identity;
 pub use iscsi_initiator::device::Device;
-pub use nbd::{DirtyBitmap, NbdDevice, NbdError, NbdUri};
+pub use nbd::{DirtyBitmap, NbdAdvice, NbdDevice, NbdError, NbdUri};
 pub use options::CopyOptions;
 pub use passes::{EndedPass, Passes, PassesError};
 pub use progress::{Event, Events, Progress};

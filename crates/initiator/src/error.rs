@@ -1,12 +1,14 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
-mod advice;
+pub(crate) mod advice;
+mod advise;
 mod classify;
 mod connect;
 mod fault;
 mod kind;
 mod login;
 pub(crate) mod outlook;
+mod phrase;
 pub(crate) mod sense;
 mod session;
 
@@ -21,22 +23,22 @@ use iscsi_session::{SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
 use crate::url::UrlError;
-pub(crate) use advice::of_blocks;
-use advice::{advice, advice_on};
+pub use advice::Advice;
 pub use connect::ConnectError;
 pub use fault::Fault;
 pub use kind::ErrorKind;
 pub use login::LoginFailure;
+use phrase::meaning;
+pub(crate) use phrase::of_blocks;
 pub use session::SessionFailure;
 
 /// Reason why a request failed.
 ///
-/// Each message is one sentence that says what to do where something can be done. No variant holds
-/// a secret.
+/// Its text is the fact alone; [`advice`](Self::advice) says what can be done. No variant holds a secret.
 ///
 /// ```
 /// use iscsi_initiator::scsi::{Lun, SenseKey};
-/// use iscsi_initiator::{Error, Fault, Initiator};
+/// use iscsi_initiator::{Advice, Error, Fault, Initiator};
 ///
 /// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,9 +49,10 @@ pub use session::SessionFailure;
 /// # let target = format!("iscsi://{}/iqn.2026-01.org.example:disk", server.address());
 /// let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
 /// let error = initiator.disk(format!("{target}/7")).await.unwrap_err();
-/// assert!(matches!(error, Error::NoSuchUnit(_)));
+/// assert!(matches!(error, Error::NoSuchUnit { .. }));
 /// assert_eq!(error.fault(), Fault::Caller);
-/// println!("{error}");
+/// assert_eq!(error.to_string(), "the target has no logical unit 7");
+/// assert_eq!(error.advice(), Some(Advice::ListUnits));
 ///
 /// // The unit's own words, here of a block behind its last one.
 /// let unit = initiator.connect(target).await?.logical_unit(Lun::ZERO);
@@ -66,7 +69,7 @@ pub enum Error {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The initiator's own name is not a valid iSCSI name (RFC 7143 §4.2.7).
-    #[error("{0}; choose another name for the initiator")]
+    #[error(transparent)]
     InitiatorName(#[from] NameError),
     /// The system returned no random bytes.
     #[error("the system gives no random bytes: {0}")]
@@ -81,11 +84,11 @@ pub enum Error {
     #[error(transparent)]
     Session(Box<SessionFailure>),
     /// The session was logged out before the request was sent.
-    #[error("the session is closed; connect again")]
+    #[error("the session is closed")]
     Closed,
     /// The class of the disk was closed before the request was sent
     /// ([`TrafficClass::close`](crate::TrafficClass::close)).
-    #[error("the class of the disk is closed; open the disk in another one")]
+    #[error("the class of the disk is closed")]
     ClassClosed,
     /// The request does not fit the session.
     #[error(transparent)]
@@ -99,7 +102,7 @@ pub enum Error {
         cause: TaskError,
     },
     /// The unit answered CHECK CONDITION, with sense data that names the reason (SPC-4 §4.5).
-    #[error("{command} failed: {sense}{}", advice_on(command, sense))]
+    #[error("{command} failed: {sense}")]
     CheckCondition {
         /// Name of the command in the standard.
         command: &'static str,
@@ -107,7 +110,7 @@ pub enum Error {
         sense: Box<Sense>,
     },
     /// The unit answered with a status other than GOOD (SAM-5 §5.3).
-    #[error("{command} ended in {status}{}", advice(*.status))]
+    #[error("{command} ended in {status}{}", meaning(*.status))]
     Status {
         /// Name of the command in the standard.
         command: &'static str,
@@ -136,16 +139,21 @@ pub enum Error {
     #[error("the target's list of targets makes no sense: {0}")]
     Targets(#[from] TextError),
     /// The URL names no logical unit.
-    #[error("the URL names no logical unit; add its number, as in iscsi://host/target/0")]
+    #[error("the URL names no logical unit")]
     NoUnitNamed,
     /// The target has no such logical unit.
-    #[error("the target has no logical unit {0}; REPORT LUNS lists those it has")]
-    NoSuchUnit(Lun),
+    #[error("the target has no logical unit {lun}")]
+    NoSuchUnit {
+        /// Its number.
+        lun: Lun,
+        /// The URL of the target, without credentials and options: `iscsi://host:port/name`.
+        target: String,
+    },
     /// The target had this logical unit when the unit was opened, and does not have it any more.
-    #[error("the target has no logical unit {0} any more; bring it back there, and open it anew")]
+    #[error("the target has no logical unit {0} any more")]
     UnitGone(Lun),
     /// The logical unit exists, but it is not a disk.
-    #[error("logical unit {lun} is a {device_type}, not a block device; choose a disk")]
+    #[error("logical unit {lun} is a {device_type}, not a block device")]
     NotABlockDevice {
         /// LUN of the unit.
         lun: Lun,
@@ -153,7 +161,7 @@ pub enum Error {
         device_type: DeviceType,
     },
     /// The unit is write protected.
-    #[error("logical unit {0} is write protected; make it writable on the target")]
+    #[error("logical unit {0} is write protected")]
     WriteProtected(Lun),
     /// The unit's serial number differs from the one that the URL requires (`force_usn`).
     #[error("the unit's serial number is {found:?}, not {expected:?}: it is another unit")]
@@ -167,7 +175,7 @@ pub enum Error {
     /// before: nothing is sent to the other unit.
     #[error(
         "{portal} leads to another unit ({found}) than the first session ({expected}) when the disk \
-         was opened; name only portals of one unit, and open it anew"
+         was opened"
     )]
     DifferentUnits {
         /// Portal of the session that leads to another unit, `host:port`.
@@ -188,7 +196,7 @@ pub enum Error {
         why: String,
     },
     /// The block size of the unit has changed since it was opened.
-    #[error("the unit has blocks of {now} bytes now, and had {before}; open it anew")]
+    #[error("the unit has blocks of {now} bytes now, and had {before}")]
     BlockSizeChanged {
         /// Block size when the unit was opened, in bytes.
         before: u32,
@@ -197,7 +205,7 @@ pub enum Error {
     },
     /// The unit has shrunk, and the request ends beyond its end; or it was found with another size
     /// and has no name that proves that it is the same unit.
-    #[error("the unit has {now} bytes now, and had {before}; ask for what it has, or open it anew")]
+    #[error("the unit has {now} bytes now, and had {before}")]
     CapacityChanged {
         /// Capacity before, in bytes.
         before: u64,
@@ -207,8 +215,7 @@ pub enum Error {
     /// A unit with a removable medium has become ready again (NOT READY TO READY CHANGE), perhaps
     /// with another medium: nothing more is sent to it.
     #[error(
-        "the unit may have another medium than when it was opened, and its name does not tell them apart; see which one \
-         is there, and open it anew"
+        "the unit may have another medium than when it was opened, and its name does not tell them apart"
     )]
     MediumChanged,
     /// The last session of a disk was lost, and could not be reconnected.
@@ -243,7 +250,7 @@ pub enum Error {
     /// written again.
     #[error(
         "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \
-         target may still carry that out; write them when the target has dropped that session"
+         target may still carry that out"
     )]
     OverlapsUnsettled {
         /// Offset of the range, in bytes.
@@ -254,8 +261,7 @@ pub enum Error {
     /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
     /// session later. What was flushed is safe until other data is written there.
     #[error(
-        "the target may still carry out writes of a lost session, over what is written there later; \
-         write nothing there before the target has dropped that session: {why}"
+        "the target may still carry out writes of a lost session, over what is written there later: {why}"
     )]
     Unsettled {
         /// Reason why this is not known: what ended the session, or why it could not be
@@ -295,20 +301,17 @@ pub enum Error {
     #[doc(alias = "lost write")]
     #[error(
         "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
-         no session is left that would know; write again"
+         no session is left that would know"
     )]
     UnflushedWritesLost,
     /// The initiator has no free ISID: it has 65,536 sessions (RFC 7143 §11.12.5).
-    #[error("the initiator has 65,536 sessions, and no name for another; end some of them")]
+    #[error("the initiator has 65,536 sessions, and no name for another")]
     TooManySessions,
     /// A request was made outside of a tokio runtime, which would run it.
-    #[error("no tokio runtime is there; call it from one, or use iscsi_initiator::blocking")]
+    #[error("no tokio runtime is there")]
     NoRuntime,
     /// A blocking method was called in an async task, whose thread it would stop.
-    #[error(
-        "a blocking call would stop the runtime of the async task that makes it; await the async \
-         form, or make the call in spawn_blocking"
-    )]
+    #[error("a blocking call would stop the runtime of the async task that makes it")]
     InsideRuntime,
     /// The runtime of a blocking initiator could not be started.
     #[error("no thread or file is left for the initiator's runtime: {0}")]
@@ -319,7 +322,7 @@ pub enum Error {
     #[doc(alias = "fenced")]
     #[error(
         "the unit does not know the reservation key {key} of this disk any more: another host has taken \
-         the unit over; make sure that none uses it, and open the disk anew"
+         the unit over"
     )]
     Preempted {
         /// Key of the disk.
@@ -329,8 +332,7 @@ pub enum Error {
     /// to release it: its holder is a session that is lost, or one that used a port which no
     /// session uses now.
     #[error(
-        "the unit is still reserved by the key {key}, over a nexus that the disk does not use now; release it \
-         again when a session is back there, or preempt the key, by a disk that is opened with another one"
+        "the unit is still reserved by the key {key}, over a nexus that the disk does not use now"
     )]
     StillReserved {
         /// Key of the disk.
@@ -340,8 +342,7 @@ pub enum Error {
     /// port refused the command, could not end its registration. The registration outlives the
     /// disk, and so does a reservation that it holds.
     #[error(
-        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}; open the disk \
-         anew with that key and preempt it, or have another host do so"
+        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}"
     )]
     StillRegistered {
         /// Key of the disk.
@@ -351,17 +352,14 @@ pub enum Error {
     },
     /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) failed: another initiator is
     /// registered with the unit, or holds it.
-    #[error(
-        "another host is registered with the unit by the key {key} and may write to it: stop it first; if it is gone, end its \
-         registration with PREEMPT, as iscsi-util preempt does"
-    )]
+    #[error("another host is registered with the unit by the key {key} and may write to it")]
     RegisteredByAnother {
         /// Key of the other initiator; [`NONE`](ReservationKey::NONE) if the unit does not report
         /// it.
         key: ReservationKey,
     },
     /// A reservation was requested for a disk that has no reservation key.
-    #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
+    #[error("the disk has no reservation key")]
     NoReservationKey,
     /// The unit does not support the request.
     #[error("the unit does not support {0}")]

@@ -206,7 +206,7 @@ pub mod url;
 
 pub use driver::connection_count::Connections;
 pub use driver::measure::reading::Reading;
-pub use error::{ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFailure};
+pub use error::{Advice, ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFailure};
 pub use handles::disk::Disk;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;

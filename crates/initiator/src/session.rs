@@ -42,7 +42,7 @@ use crate::state::session_key::SessionKey;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::{Listener, UnitState};
-use crate::url::Url;
+use crate::url::{Url, portal_name};
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
 ///
@@ -236,6 +236,14 @@ impl Session {
     /// Returns the target's name; `None` in a discovery session.
     pub fn target(&self) -> Option<&IscsiName> {
         self.shared.target.as_ref()
+    }
+
+    /// The URL of the target, without credentials, unit and options: `iscsi://host:port/name`; of the portal alone in
+    /// discovery.
+    pub fn target_url(&self) -> String {
+        let portal = self.portal().map(portal_name).unwrap_or_default();
+        let target = self.target().map(|target| format!("/{target}")).unwrap_or_default();
+        format!("iscsi://{portal}{target}")
     }
 
     /// Returns the initiator's part of the session identifier (RFC 7143 §11.12.5).

@@ -178,7 +178,10 @@ fn members(table: &Table) -> Result<Vec<MemberDescription>, Error> {
         let part = Part { table, name: &name };
         part.check_keys(&MEMBER_KEYS)?;
         let text = part.text("url")?;
-        let url = Url::parse(text).map_err(|error| wrong(format!("{name}the URL: {error}")))?;
+        let url = Url::parse(text).map_err(|error| {
+            let advice = error.advice().map_or_else(String::new, |advice| format!("; {advice}"));
+            wrong(format!("{name}the URL: {error}{advice}"))
+        })?;
         if url.target.is_none() || url.lun.is_none() {
             return Err(wrong(format!(
                 "{name}the URL names no unit; write iscsi://host/target/lun"

@@ -7,21 +7,18 @@ use thiserror::Error as ThisError;
 
 use crate::md::SuperblockError;
 
-/// Reasons why there is no volume. Each message is one sentence that says what to do where something can
-/// be done.
+/// Reasons why there is no volume. The text is the fact alone; [`advice`](Self::advice) says what can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
     /// A chunk that is none.
-    #[error("a chunk of {0} bytes is none; it is a power of two from 65536 to 4194304")]
+    #[error("a chunk of {0} bytes is none")]
     Chunk(u64),
     /// One member, or too many.
-    #[error("a volume has 2 to 64 members, not {0}; name each unit of it")]
+    #[error("a volume has 2 to 64 members, not {0}")]
     MemberCount(usize),
     /// A member has no room for a chunk.
-    #[error(
-        "a member with room for {room} bytes does not hold a chunk of {chunk}; take a smaller chunk or a larger unit"
-    )]
+    #[error("a member with room for {room} bytes does not hold a chunk of {chunk}")]
     NoRoom {
         /// Bytes there are.
         room: u64,
@@ -29,11 +26,11 @@ pub enum Error {
         chunk: u64,
     },
     /// More bytes than can be counted.
-    #[error("the members together hold more than 2^64 bytes; take fewer of them")]
+    #[error("the members together hold more than 2^64 bytes")]
     TooLarge,
     /// A chunk is not a number of blocks.
     #[error(
-        "{member} has blocks of {block_size} bytes, and a chunk of {chunk} is no whole number of them; take another chunk or unit"
+        "{member} has blocks of {block_size} bytes, and a chunk of {chunk} is no whole number of them"
     )]
     BlockSize {
         /// Which member.
@@ -45,7 +42,7 @@ pub enum Error {
     },
     /// The data do not begin where a block does.
     #[error(
-        "{member} has blocks of {block_size} bytes, and none begins at byte {data_offset}, where the data do; take another unit"
+        "{member} has blocks of {block_size} bytes, and none begins at byte {data_offset}, where the data do"
     )]
     DataOffset {
         /// Which member.
@@ -78,16 +75,14 @@ pub enum Error {
     },
     /// A unit by which nothing is known again.
     #[error(
-        "{member} has neither a designator (VPD page 83) nor a serial number (VPD page 80), so nothing would tell whether it is the same the next time; give it one at the target"
+        "{member} has neither a designator (VPD page 83) nor a serial number (VPD page 80), so nothing would tell whether it is the same the next time"
     )]
     Nameless {
         /// Which member.
         member: String,
     },
     /// Another unit is there.
-    #[error(
-        "{member} is the unit {found} there, and the description says {expected}; mend its URL, or the description"
-    )]
+    #[error("{member} is the unit {found} there, and the description says {expected}")]
     OtherUnit {
         /// Which member.
         member: String,
@@ -97,9 +92,7 @@ pub enum Error {
         expected: String,
     },
     /// The unit of another member is there.
-    #[error(
-        "the URL of {member} leads to {found}, the unit of member {other}; put the URLs in the order of the names"
-    )]
+    #[error("the URL of {member} leads to {found}, the unit of member {other}")]
     WrongOrder {
         /// Which member.
         member: String,
@@ -109,7 +102,7 @@ pub enum Error {
         other: usize,
     },
     /// Two members are one unit.
-    #[error("members {one} and {other} are the same unit, {name}; name each unit once")]
+    #[error("members {one} and {other} are the same unit, {name}")]
     SameUnit {
         /// The number of the one.
         one: usize,
@@ -120,7 +113,7 @@ pub enum Error {
     },
     /// A unit has another capacity than it had.
     #[error(
-        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow, so make it again or set the unit back"
+        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow"
     )]
     Resized {
         /// Which member.
@@ -132,7 +125,7 @@ pub enum Error {
     },
     /// The members of an md array cannot hold the same number of chunks.
     #[error(
-        "{member} has room for {found} bytes of data and member 0 for {expected}; md lays unequal members out in zones, which a volume does not have, so make the units of one size"
+        "{member} has room for {found} bytes of data and member 0 for {expected}; md lays unequal members out in zones, which a volume does not have"
     )]
     Unequal {
         /// Which member.

@@ -6,6 +6,7 @@
 //! units, the kernel of another host assembles the same bytes to the same device.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod description;
 mod error;
 mod extents;
@@ -18,6 +19,7 @@ mod untold;
 mod volume;
 mod whole_buffer;
 
+pub use advice::Advice;
 pub use description::{Description, MemberDescription};
 pub use error::Error;
 pub use member::{Member, unit_name};

@@ -9,6 +9,7 @@ use iscsi_copy::{Difference, NbdError, Progress};
 use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
@@ -16,6 +17,7 @@ use thiserror::Error as ThisError;
 use crate::classes::ClassesError;
 use crate::passes::NotConverging;
 use crate::refusal::Refusal;
+use crate::sentence::{is_of_caller, of_device, of_export, of_ranges};
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
@@ -28,10 +30,10 @@ pub enum Error {
     #[error("{0}")]
     Usage(&'static str),
     /// The initiator cannot be what it is asked to be.
-    #[error(transparent)]
-    Initiator(iscsi_initiator::Error),
+    #[error("{}", .0.sentence())]
+    Initiator(#[source] iscsi_initiator::Error),
     /// A unit, or the way to it.
-    #[error("{side}: {cause}")]
+    #[error("{side}: {}", cause.sentence())]
     Unit {
         /// Which one.
         side: Side,
@@ -47,7 +49,7 @@ pub enum Error {
         cause: VolumeError,
     },
     /// An NBD server, its export or its URI.
-    #[error("{side}: {cause}")]
+    #[error("{side}: {}", of_export(cause))]
     Nbd {
         /// Which one.
         side: Side,
@@ -55,7 +57,7 @@ pub enum Error {
         cause: NbdError,
     },
     /// A file or stream.
-    #[error("{side} {name}: {cause}{}", advice(cause.kind()))]
+    #[error("{side} {name}: {}", of_device(cause))]
     File {
         /// Which one.
         side: Side,
@@ -234,7 +236,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A file names no ranges to copy.
-    #[error("ranges {name}: {cause}{}", file_advice(cause.kind()))]
+    #[error("ranges {name}: {}", of_ranges(cause))]
     Ranges {
         /// Its name.
         name: Arc<str>,
@@ -242,7 +244,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A command that an option names did not do what it should.
-    #[error("{option}: {cause}")]
+    #[error("{option}: {}", of_ranges(cause))]
     Command {
         /// The option.
         option: &'static str,
@@ -451,7 +453,7 @@ impl Error {
             | Self::Unasked(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.kind(),
-            Self::Nbd { cause: NbdError::Uri(_) | NbdError::Handshake { .. }, .. } => Kind::Caller,
+            Self::Nbd { cause, .. } if is_of_caller(cause) => Kind::Caller,
             Self::Nbd { .. } => Kind::Network,
             Self::File { .. }
             | Self::Command { .. }
@@ -515,14 +517,6 @@ impl Error {
             has_full_length,
         }
     }
-}
-
-/// What to do about an error of the system at an end.
-fn advice(kind: io::ErrorKind) -> &'static str {
-    if kind == io::ErrorKind::ResourceBusy {
-        return "; end that use, or write to it all the same with --force, which destroys what is in use";
-    }
-    file_advice(kind)
 }
 
 /// A number of places.

@@ -51,6 +51,7 @@ mod rate;
 pub mod reach;
 mod refusal;
 pub mod report;
+pub mod sentence;
 mod shared_class;
 mod sharing;
 mod shell;

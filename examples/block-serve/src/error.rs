@@ -6,6 +6,7 @@ use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind};
 use iscsi_examples_common::place::PlaceError;
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
@@ -21,7 +22,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// A wrong URL or name, no target, no admission, or no unit.
-    #[error(transparent)]
+    #[error("{}", .0.sentence())]
     Initiator(#[from] iscsi_initiator::Error),
     /// The file of a volume, or a unit of it.
     #[error(transparent)]
@@ -44,7 +45,7 @@ pub enum Error {
     #[error("a socket that was handed over (LISTEN_FDS): {0}")]
     Inherited(io::Error),
     /// Writes of clients may be lost, and no client has learned of it.
-    #[error("what clients have written may be lost: {0}")]
+    #[error("what clients have written may be lost: {}", .0.sentence())]
     Flush(io::Error),
     /// A signal stopped the program before it could serve anything.
     #[error("interrupted")]

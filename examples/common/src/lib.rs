@@ -14,6 +14,7 @@
 //! | [`boxed`] | futures that are compiled where they are made |
 //! | [`place`], [`volume`] | what is opened: a unit, or several as one device by the file that describes them |
 //! | [`program`] | a program from its first word to its exit status |
+//! | [`sentence`] | what a program prints of an error: the fact, and what its reader can do |
 //! | [`session_count`] | how many sessions a unit shall have |
 //! | [`standard_output`] | standard output under its other names |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
@@ -34,6 +35,7 @@ pub mod output;
 pub mod password_file;
 pub mod place;
 pub mod program;
+pub mod sentence;
 pub mod session_count;
 pub mod standard_output;
 pub mod stop;

@@ -11,6 +11,7 @@ use iscsi_volume::{Description, Volume};
 use thiserror::Error as ThisError;
 
 use crate::failure::Kind;
+use crate::sentence::Sentence;
 use crate::unit;
 use crate::volume::{self, VolumeError};
 
@@ -36,7 +37,7 @@ pub enum Opened {
 #[derive(Debug, ThisError)]
 pub enum PlaceError {
     /// The URL, or the unit.
-    #[error(transparent)]
+    #[error("{}", .0.sentence())]
     Unit(#[from] Error),
     /// The volume.
     #[error(transparent)]

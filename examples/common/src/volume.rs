@@ -11,6 +11,7 @@ use thiserror::Error as ThisError;
 use tokio::task::spawn_blocking;
 
 use crate::failure::{Kind, file_advice};
+use crate::sentence::Sentence;
 
 /// What the place of a volume begins with. A path that does can be written with a `./` before it.
 const SCHEME: &[u8] = b"volume:";
@@ -36,8 +37,8 @@ pub enum VolumeFault {
         cause: io::Error,
     },
     /// The file describes no volume, or its units differ from it.
-    #[error(transparent)]
-    Volume(Box<iscsi_volume::Error>),
+    #[error("{}", .0.sentence())]
+    Volume(#[source] Box<iscsi_volume::Error>),
 }
 
 impl From<iscsi_volume::Error> for VolumeFault {

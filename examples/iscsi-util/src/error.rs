@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
@@ -19,11 +20,11 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// A wrong URL or name, no target, no admission, no unit, or a command that failed.
-    #[error(transparent)]
+    #[error("{}", .0.sentence())]
     Initiator(#[from] iscsi_initiator::Error),
     /// Units that are no volume.
-    #[error(transparent)]
-    Volume(Box<iscsi_volume::Error>),
+    #[error("{}", .0.sentence())]
+    Volume(#[source] Box<iscsi_volume::Error>),
     /// A file that describes a volume, or its units.
     #[error(transparent)]
     Described(#[from] VolumeError),

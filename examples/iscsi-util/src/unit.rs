@@ -11,7 +11,7 @@ pub async fn named(session: &Session, url: &Url) -> Result<LogicalUnit, Error> {
     let lun = url.lun.ok_or(Error::NoUnitNamed)?;
     let unit = session.logical_unit(lun);
     match inquiry(&unit).await {
-        Err(Error::NoSuchUnit(_)) => session.listed_unit(lun).await,
+        Err(Error::NoSuchUnit { .. }) => session.listed_unit(lun).await,
         result => result.map(|_| unit),
     }
 }
@@ -21,10 +21,11 @@ pub async fn named(session: &Session, url: &Url) -> Result<LogicalUnit, Error> {
 /// # Errors
 /// [`Error::NoSuchUnit`], or as [`LogicalUnit::inquiry`].
 pub async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+    let none = || Error::NoSuchUnit { lun: unit.lun(), target: unit.session().target_url() };
     match unit.inquiry().await {
         Ok(inquiry) if inquiry.is_present() => Ok(inquiry),
-        Ok(_) => Err(Error::NoSuchUnit(unit.lun())),
-        Err(error) if is_no_unit(&error) => Err(Error::NoSuchUnit(unit.lun())),
+        Ok(_) => Err(none()),
+        Err(error) if is_no_unit(&error) => Err(none()),
         Err(error) => Err(error),
     }
 }

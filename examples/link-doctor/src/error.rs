@@ -5,6 +5,7 @@ use std::io;
 use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind};
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::sentence::Sentence;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -14,7 +15,7 @@ use thiserror::Error as ThisError;
 #[non_exhaustive]
 pub enum Error {
     /// No session came about: a wrong URL or name, no target, no admission.
-    #[error(transparent)]
+    #[error("{}", .0.sentence())]
     Session(#[from] iscsi_initiator::Error),
     /// There is no password for it.
     #[error(transparent)]
@@ -23,16 +24,16 @@ pub enum Error {
     #[error("a volume has a link for each of its units; name the URL of one of them")]
     Volume,
     /// The session ended, or its pings were not answered.
-    #[error("the link was examined in part: {0}")]
+    #[error("the link was examined in part: {}", .0.sentence())]
     Link(iscsi_initiator::Error),
     /// The unit tells nothing of itself, or cannot be read.
-    #[error("the link was examined, but not by reading: {0}")]
+    #[error("the link was examined, but not by reading: {}", .0.sentence())]
     Unit(iscsi_initiator::Error),
     /// The unit holds no bytes.
     #[error("the link was examined, but not by reading: the unit is empty; name another one")]
     Empty,
     /// A read failed.
-    #[error("the read test ended early: {0}")]
+    #[error("the read test ended early: {}", .0.sentence())]
     Read(iscsi_initiator::Error),
     /// A signal stopped the examination.
     #[error("interrupted")]

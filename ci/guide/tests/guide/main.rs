@@ -7,6 +7,7 @@
 
 mod bites;
 mod folder;
+mod messages;
 mod pages;
 mod shell;
 mod text;

@@ -35,4 +35,5 @@ pages! {
     containers: "containers",
     troubleshooting: "troubleshooting",
     targets: "targets",
+    messages: "messages",
 }

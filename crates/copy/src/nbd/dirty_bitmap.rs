@@ -140,8 +140,7 @@ impl FromStr for DirtyBitmap {
     type Err = NbdError;
 
     fn from_str(text: &str) -> Result<Self, NbdError> {
-        const FORM: NbdError =
-            NbdError::Uri("write the URI of an export, and behind it qemu:dirty-bitmap:NAME");
+        const FORM: NbdError = NbdError::BitmapForm;
         let (uri, context) = text.trim().split_once(char::is_whitespace).ok_or(FORM)?;
         let name = Self::name_in(context.trim_start()).ok_or(FORM)?;
         Ok(Self::new(uri.parse()?, name))

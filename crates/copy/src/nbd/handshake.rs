@@ -33,7 +33,9 @@ pub(super) async fn shake_hands(uri: &NbdUri, contexts: &[&str]) -> Result<Ready
         while let Some(bytes) = handshake.poll_transmit() {
             writer.write_all(&bytes).await.map_err(connect_error)?;
         }
-        match outcome.map_err(|cause| NbdError::Handshake { place: place(), cause })? {
+        let export = || uri.export().to_owned();
+        let refused = |cause| NbdError::Handshake { place: place(), export: export(), cause };
+        match outcome.map_err(refused)? {
             Some(HandshakeOutcome::Negotiated(negotiated)) => {
                 let size = negotiated.export.size;
                 if size > MAX_SIZE {

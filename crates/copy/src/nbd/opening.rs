@@ -26,6 +26,8 @@ impl NbdError {
             }
             Self::Handshake { .. }
             | Self::Uri(_)
+            | Self::BitmapForm
+            | Self::Tls
             | Self::TooLarge { .. }
             | Self::NoBitmap(_)
             | Self::Bitmap { .. }
@@ -81,7 +83,7 @@ mod tests {
             |kind: ErrorKind| NbdError::Connect { place: String::new(), cause: kind.into() };
         let refused = |error| {
             let cause = HandshakeError::Refused { error, message: String::new() };
-            NbdError::Handshake { place: String::new(), cause }
+            NbdError::Handshake { place: String::new(), export: String::new(), cause }
         };
         for error in [
             connect(ErrorKind::ConnectionRefused),

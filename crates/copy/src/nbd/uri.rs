@@ -91,7 +91,7 @@ impl FromStr for NbdUri {
     type Err = NbdError;
 
     fn from_str(text: &str) -> Result<Self, NbdError> {
-        const SCHEME: &str = "write nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH";
+        const SCHEME: &str = "it is no URI of NBD";
         let (scheme, rest) = text.split_once("://").ok_or(NbdError::Uri(SCHEME))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
@@ -105,11 +105,11 @@ impl FromStr for NbdUri {
                 Place::Unix(decode(path)?.into())
             }
             ("nbd+unix", _) => {
-                return Err(NbdError::Uri("nbd+unix: needs ?socket=PATH, and no host"));
+                return Err(NbdError::Uri("nbd+unix: needs a socket, and no host"));
             }
             ("nbd", None) => tcp(authority)?,
             ("nbds" | "nbds+unix", _) => {
-                return Err(NbdError::Uri("TLS is not supported; use a tunnel, or a Unix socket"));
+                return Err(NbdError::Tls);
             }
             _ => return Err(NbdError::Uri(SCHEME)),
         };
@@ -147,7 +147,7 @@ fn tcp(authority: &str) -> Result<Place, NbdError> {
     }
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.is_empty() {
-        return Err(NbdError::Uri("the host is missing; write nbd://HOST:PORT/EXPORT"));
+        return Err(NbdError::Uri("the host is missing"));
     }
     Ok(Place::Tcp(host.to_owned(), port))
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use iscsi_pdu::TargetAddress;
 
 use crate::error::ConnectError;
+use crate::error::advice::Advice;
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
@@ -52,23 +53,23 @@ impl Referral {
     }
 
     /// Why an address is not gone to; `None` if it is.
-    pub(crate) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
+    pub(crate) fn refusal(&self, address: IpAddr) -> Option<(&'static str, Advice)> {
         // An IPv4 address may be written as an IPv6 one.
         let (by, to) = (self.by.to_canonical(), address.to_canonical());
         match self.redirects {
-            Redirects::Never => Some(
-                "and no redirection is followed (redirects=never); name that portal in the URL if it is the right one",
-            ),
-            Redirects::Proven | Redirects::SameHost if by != to => Some(
-                "another host, which need not prove that it is the target; if it is, have it prove that (mutual CHAP), or \
-                 allow it by redirects=any in the URL",
-            ),
-            Redirects::Proven | Redirects::SameHost | Redirects::Any => (Scope::of(to)
-                < Scope::of(by))
-            .then_some(
-                "an address of this host or its link alone, where the target is not; correct the address that the target \
-                 names",
-            ),
+            Redirects::Never => {
+                Some(("and no redirection is followed (redirects=never)", Advice::NamePortal))
+            }
+            Redirects::Proven | Redirects::SameHost if by != to => Some((
+                "another host, which need not prove that it is the target",
+                Advice::AllowRedirect,
+            )),
+            Redirects::Proven | Redirects::SameHost | Redirects::Any => {
+                (Scope::of(to) < Scope::of(by)).then_some((
+                    "an address of this host or its link alone, where the target is not",
+                    Advice::CorrectPortal,
+                ))
+            }
         }
     }
 
@@ -84,8 +85,9 @@ impl Referral {
         let refusal = addresses.iter().find_map(|address| self.refusal(address.ip()));
         addresses.retain(|address| self.refusal(address.ip()).is_none());
         match refusal {
-            Some(reason) if addresses.is_empty() => {
-                Err(ConnectError::NotFollowed { by: self.by, portal: portal_name(portal), reason })
+            Some((reason, advice)) if addresses.is_empty() => {
+                let (by, portal) = (self.by, portal_name(portal));
+                Err(ConnectError::NotFollowed { by, portal, reason, advice })
             }
             _ => Ok(addresses),
         }

@@ -1,87 +1,122 @@
-//! Words that several errors share.
+//! What a reader of an error can do about it.
 
-use std::ops::Range;
+use std::fmt;
 
-use iscsi_pdu::scsi::{AdditionalSense, Sense, Status};
+/// Defines [`Advice`], the list of all, and the words of each, so that none can lack one of these.
+macro_rules! advices {
+    ($($name:ident => $text:literal,)*) => {
+        /// What can be done about an [`Error`](crate::Error).
+        ///
+        /// The text is a part of a sentence for those who write programs with this crate. A program whose users know it by
+        /// options has other words for some: it matches on the variant, and prints the text for all others.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum Advice {
+            $(
+                #[doc = concat!("Says: ", $text, ".")]
+                $name,
+            )*
+        }
 
-use crate::error::kind::ErrorKind;
-use crate::error::sense::kind_of_sense;
+        impl Advice {
+            /// Lists every advice.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-/// The blocks of a command, for a sentence about it.
-pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
-    blocks.map_or_else(String::new, |blocks| {
-        format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
-    })
-}
-
-/// What to do about a status that is not an error of the command itself.
-pub(super) const fn advice(status: Status) -> &'static str {
-    match status {
-        Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",
-        Status::CHECK_CONDITION => ", and the unit does not say why",
-        Status::BUSY | Status::TASK_SET_FULL => " again and again: try later, or with less at once",
-        _ => "",
-    }
-}
-
-/// What to do about a command that has failed so; empty where the sense says all that is known.
-pub(super) fn advice_on(command: &str, sense: &Sense) -> &'static str {
-    if sense.additional == AdditionalSense::LOGICAL_UNIT_COMMUNICATION_FAILURE {
-        // LIO 6.1 answers every error of its store so, no space among them.
-        let writes = command.starts_with("WRITE") || command.starts_with("SYNCHRONIZE");
-        return match writes {
-            true => {
-                "; the target cannot write to the store of the unit, mostly because that is full: make room there, \
-                 or look at the target's log"
+            /// The words of an advice.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
             }
-            false => "; the target does not reach the store of the unit: look at the target's log",
-        };
-    }
-    let kind = kind_of_sense(sense);
-    ADVICE.iter().find(|(of, _)| *of == kind).map_or("", |(_, advice)| advice)
+        }
+    };
 }
 
-/// What to do about a kind of error that a unit tells; the others say all that is known.
-const ADVICE: [(ErrorKind, &str); 7] = [
-    (ErrorKind::OutOfSpace, "; make room on the target, then write again"),
-    (ErrorKind::WriteProtected, "; make the unit writable on the target"),
-    (ErrorKind::Medium, "; what lies there is lost, and other blocks may be well"),
-    (ErrorKind::NotFound, "; check the LUN"),
-    (ErrorKind::Transient, "; try again later"),
-    (ErrorKind::Unreachable, "; another portal may serve the unit"),
-    (ErrorKind::UnitChanged, "; open it anew"),
-];
+advices! {
+    // What is wrong with a URL.
+    WriteUrl => "write iscsi://host/target/lun",
+    NameTarget => "write iscsi://host/target/lun, or list the targets with Initiator::discover",
+    AddLun => "add its number, as in iscsi://host/target/0",
+    OmitIser => "use an iscsi:// URL without the option iser",
+    WritePortal => "write host, host:port or [ipv6]:port",
+    EscapeAt => "write one in a user name or password as %40",
+    EscapeQuestionMark => "write ? in a user name or password as %3F, and @ in an option as %40",
+    EscapeAmpersand => "check its spelling, and write & in a password as %26",
+    UseLunRange => "use 0 to 16383",
+    OmitRest => "remove it",
+    CheckSpelling => "check its spelling",
+    OmitRepetition => "leave one of them out",
+    // Names and passwords.
+    ChooseInitiatorName => "choose another name for the initiator",
+    NameUser => "write iscsi://USER@HOST/...",
+    NameUserOrOmitPassword => "name the user as in iscsi://USER@HOST/..., or in the variable LIBISCSI_CHAP_USERNAME, or remove the password",
+    GiveOwnUser => "name the user as in iscsi://USER@HOST/..., or in the variable LIBISCSI_CHAP_USERNAME",
+    GivePassword => "set Url::password, or the variable LIBISCSI_CHAP_PASSWORD",
+    GiveTargetPassword => "set Url::target_password, or the variable LIBISCSI_CHAP_TARGET_PASSWORD",
+    GiveCredentials => "name the user as in iscsi://USER@HOST/..., and set Url::password, or the variable LIBISCSI_CHAP_PASSWORD",
+    CheckCredentials => "check both",
+    EnableChap => "have the target ask for a password, or omit user and password here",
+    AllowAlgorithm => "allow one of them at the target",
+    CheckTargetPassword => "check the user and the password of the target (mutual CHAP), here and there",
+    ChooseUser => "choose another user name, here and on the target",
+    LongerPassword => "choose 12 to 16 random bytes, here and on the target",
+    TwoPasswords => "choose two",
+    AdmitInitiator => "add it to the target's access list or use another initiator name",
+    // The way to the target.
+    CheckHostName => "check its spelling and the name service",
+    CheckPort => "check the port, and that the target is running, or wait for it (Options::with_open_patience)",
+    CheckRoute => "check the address and the route",
+    CheckFirewall => "check the address, the route and the firewall, or wait for the target (Options::with_open_patience)",
+    WaitForTarget => "try again later, or wait for it (Options::with_open_patience)",
+    NamePortal => "name that portal in the URL if it is the right one",
+    AllowRedirect => "if it is, have it prove that (mutual CHAP), or allow it by redirects=any in the URL",
+    CorrectPortal => "correct the address that the target names",
+    ListTargets => "list its targets with Initiator::discover",
+    CheckListener => "check that an iSCSI target listens there",
+    CheckTarget => "check that an iSCSI target listens there and is well",
+    CheckNetwork => "connect again, and check the network if that goes on",
+    Reconnect => "connect again",
+    ReadTargetLog => "look at the log of the target",
+    ReportTarget => "the target does not keep to the standard: look at its log, and report that to its maker",
+    MoreTime => "look at the log of the target, or allow more time by timeout=SECONDS in the URL",
+    EndSessions => "end some of them",
+    // The unit.
+    ListUnits => "list its units with Session::report_luns",
+    ChooseDisk => "choose a disk",
+    CheckLun => "check the LUN",
+    CheckSerialNumber => "check the URL, and the serial number that its option force_usn names",
+    RestoreUnit => "bring it back there, and open it again",
+    OneUnit => "name only portals of one unit, and open it again",
+    Reopen => "open it again",
+    AskForLess => "ask for what it has, or open it again",
+    CheckMedium => "see which one is there, and open it again",
+    UseOtherPortal => "another portal may serve the unit",
+    MakeWritable => "make it writable on the target",
+    MakeRoom => "make room on the target, then write again",
+    MakeRoomInStore => "the target cannot write to the store of the unit, mostly because that is full: make room there, or look at the target's log",
+    CheckStore => "the target does not reach the store of the unit: look at the target's log",
+    ReadElsewhere => "what lies there is lost, and other blocks may be well",
+    TryLater => "try again later",
+    TryWithLess => "try later, or with fewer requests in flight",
+    // Writes of a lost session.
+    WriteAgain => "write again",
+    WriteLater => "write them when the target has dropped that session",
+    WriteNothing => "write nothing there before the target has dropped that session",
+    // Reservations.
+    FindHolder => "Disk::reservation reports which one",
+    GiveKey => "open it with one, as in ?reservation_key=0x1a2b",
+    CheckOtherHosts => "make sure that none uses it, and open the disk again",
+    ReleaseAgain => "release it again when a session is back there, or preempt the key, by a disk that is opened with another one",
+    PreemptKey => "open the disk again with that key and preempt it, or have another host do so",
+    StopOtherHost => "stop it first; if it is gone, end its registration with PREEMPT (Disk::preempt)",
+    // The calling program.
+    UseOtherClass => "open the disk in another one",
+    UseRuntime => "call it from one, or use iscsi_initiator::blocking",
+    Await => "await the async form, or make the call in spawn_blocking",
+}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn advice_of(command: &str, key: u8, asc: u8, ascq: u8) -> &'static str {
-        let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-        advice_on(command, &Sense::decode(&bytes).unwrap())
-    }
-
-    #[test]
-    fn a_store_that_is_full_is_named_where_something_was_to_be_written() {
-        for command in ["WRITE(10)", "WRITE(16)", "WRITE SAME(16)", "SYNCHRONIZE CACHE(10)"] {
-            assert!(advice_of(command, 2, 8, 0).contains("full"), "{command}");
-        }
-        assert!(!advice_of("READ(10)", 2, 8, 0).contains("full"));
-    }
-
-    #[test]
-    fn what_can_be_done_is_said_with_the_error() {
-        for (key, asc, ascq, advice) in [
-            (7, 0x27, 7, "make room on the target"),
-            (0xd, 0, 0, "make room on the target"),
-            (7, 0x27, 0, "make the unit writable"),
-            (3, 0x11, 0, "other blocks may be well"),
-            (5, 0x25, 0, "check the LUN"),
-            (2, 4, 1, "try again later"),
-            (2, 4, 0xb, "another portal"),
-        ] {
-            let found = advice_of("WRITE(10)", key, asc, ascq);
-            assert!(found.contains(advice), "{key:x}/{asc:x}/{ascq:x}: {found}");
-        }
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }

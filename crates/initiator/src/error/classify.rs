@@ -54,7 +54,7 @@ impl Error {
             | Self::Format { .. }
             | Self::Targets(_)
             | Self::EndsSessions { .. } => ErrorKind::Protocol,
-            Self::NoSuchUnit(_) => ErrorKind::NotFound,
+            Self::NoSuchUnit { .. } => ErrorKind::NotFound,
             Self::WriteProtected(_) => ErrorKind::WriteProtected,
             Self::SerialNumber { .. }
             | Self::DifferentUnits { .. }
@@ -108,7 +108,7 @@ impl Error {
             | Self::Preempted { .. }
             | Self::StillReserved { .. }
             | Self::RegisteredByAnother { .. }
-            | Self::NoSuchUnit(_)
+            | Self::NoSuchUnit { .. }
             | Self::NotABlockDevice { .. }
             | Self::SerialNumber { .. }
             | Self::DifferentUnits { .. }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
+use crate::error::advice::Advice;
 use crate::error::kind::ErrorKind;
 
 /// Reason why no TCP connection was made.
@@ -11,7 +12,7 @@ use crate::error::kind::ErrorKind;
 #[non_exhaustive]
 pub enum ConnectError {
     /// The host's name has no address.
-    #[error("the host {host:?} is not known ({reason}); check its spelling and the name service")]
+    #[error("the host {host:?} is not known ({reason})")]
     HostUnknown {
         /// Name of the host.
         host: String,
@@ -19,10 +20,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The name service reports a temporary failure, or does not answer.
-    #[error(
-        "the name service does not say now where the host {host:?} is ({reason}); try again \
-         later, or wait for it (open_patience)"
-    )]
+    #[error("the name service does not say now where the host {host:?} is ({reason})")]
     NameService {
         /// Name of the host.
         host: String,
@@ -30,19 +28,13 @@ pub enum ConnectError {
         reason: String,
     },
     /// Nothing listens at the port of the host.
-    #[error(
-        "nothing listens at {address}; check the port, and that the target is running, or wait for it \
-         (open_patience)"
-    )]
+    #[error("nothing listens at {address}")]
     Refused {
         /// Address and port.
         address: SocketAddr,
     },
     /// The portal did not answer within the time limit.
-    #[error(
-        "no connection to {portal} in time; check the address, the route and the firewall, or wait for the target \
-         (open_patience)"
-    )]
+    #[error("no connection to {portal} in time")]
     TimedOut {
         /// Portal, `host:port`.
         portal: String,
@@ -57,9 +49,11 @@ pub enum ConnectError {
         portal: String,
         /// Reason, and what can be done.
         reason: &'static str,
+        /// What can be done.
+        advice: Advice,
     },
     /// The connection failed for another reason.
-    #[error("cannot connect to {address}: {reason}; check the address and the route")]
+    #[error("cannot connect to {address}: {reason}")]
     Failed {
         /// Address and port.
         address: SocketAddr,
@@ -69,6 +63,18 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// What can be done about it.
+    pub const fn advice(&self) -> Option<Advice> {
+        Some(match self {
+            Self::HostUnknown { .. } => Advice::CheckHostName,
+            Self::NameService { .. } => Advice::WaitForTarget,
+            Self::Refused { .. } => Advice::CheckPort,
+            Self::TimedOut { .. } => Advice::CheckFirewall,
+            Self::NotFollowed { advice, .. } => *advice,
+            Self::Failed { .. } => Advice::CheckRoute,
+        })
+    }
+
     pub(super) const fn kind(&self) -> ErrorKind {
         match self {
             Self::HostUnknown { .. } => ErrorKind::NotFound,

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use iscsi_session::LoginError;
+use iscsi_session::{AuthenticationError, LoginError};
 
+use crate::error::advice::Advice;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 
@@ -24,6 +25,23 @@ pub struct LoginFailure {
 }
 
 impl LoginFailure {
+    /// A failure at a portal, of an initiator without CHAP in discovery: set the other fields where they differ.
+    pub const fn new(portal: String, initiator: String, cause: LoginError) -> Self {
+        Self { portal, target: None, initiator, user: None, cause }
+    }
+
+    /// What can be done about it.
+    pub const fn advice(&self) -> Option<Advice> {
+        match (self.status(), &self.user) {
+            (Some((2, 1)), Some(_)) => Some(Advice::CheckCredentials),
+            (Some((2, 1)), None) => Some(Advice::GiveCredentials),
+            (Some((2, 2)), _) => Some(Advice::AdmitInitiator),
+            (Some((2, 3 | 4)), _) => Some(Advice::ListTargets),
+            (Some((3, _)), _) => Some(Advice::WaitForTarget),
+            _ => advice_on_login(&self.cause),
+        }
+    }
+
     pub(super) fn fault(&self) -> Fault {
         let refused = self.cause.is_authentication() && !self.cause.is_authentication_violation();
         if refused || self.cause.is_target_not_found() { Fault::Caller } else { Fault::Target }
@@ -52,13 +70,10 @@ impl LoginFailure {
 impl crate::error::Error {
     /// A login that the target refused with this status class and detail.
     pub(crate) fn refused_login(class: u8, detail: u8) -> Self {
-        Self::Login(Box::new(LoginFailure {
-            portal: "192.0.2.1:3260".to_owned(),
-            target: None,
-            initiator: "iqn.2026-01.org.example:host".to_owned(),
-            user: None,
-            cause: LoginError::Status(iscsi_pdu::LoginStatus { class, detail }),
-        }))
+        let (portal, initiator) = ("192.0.2.1:3260", "iqn.2026-01.org.example:host");
+        let cause = LoginError::Status(iscsi_pdu::LoginStatus { class, detail });
+        let failure = LoginFailure::new(portal.to_owned(), initiator.to_owned(), cause);
+        Self::Login(Box::new(failure))
     }
 }
 
@@ -73,35 +88,53 @@ impl fmt::Display for LoginFailure {
         let Self { portal, initiator, cause, .. } = self;
         let target = self.target.as_deref().unwrap_or("discovery");
         match (self.status(), &self.user) {
-            (Some((2, 1)), Some(user)) => write!(
-                f,
-                "{portal} refused the user {user:?} or the password ({cause}); check both"
-            ),
-            (Some((2, 1)), None) => write!(
-                f,
-                "{portal} wants a user name and a password ({cause}); name the user as in iscsi://USER@HOST/..., and put the \
-                 password into a password file, or into the variable LIBISCSI_CHAP_PASSWORD"
-            ),
-            (Some((2, 2)), _) => write!(
-                f,
-                "{portal} does not admit {initiator} to {target} ({cause}); add it to the target's \
-                 access list or use another initiator name"
-            ),
-            (Some((2, 3 | 4)), _) => write!(
-                f,
-                "{portal} has no target {target} ({cause}); list its targets by discovery at \
-                 iscsi://{portal}"
-            ),
-            (Some((3, _)), _) => {
-                write!(
-                    f,
-                    "{portal} cannot take the login now ({cause}); try again later, or wait \
-                     for it (open_patience)"
-                )
+            (Some((2, 1)), Some(user)) => {
+                write!(f, "{portal} refused the user {user:?} or the password ({cause})")
             }
+            (Some((2, 1)), None) => {
+                write!(f, "{portal} wants a user name and a password ({cause})")
+            }
+            (Some((2, 2)), _) => {
+                write!(f, "{portal} does not admit {initiator} to {target} ({cause})")
+            }
+            (Some((2, 3 | 4)), _) => write!(f, "{portal} has no target {target} ({cause})"),
+            (Some((3, _)), _) => write!(f, "{portal} cannot take the login now ({cause})"),
             _ => write!(f, "the login to {target} at {portal} failed: {cause}"),
         }
     }
+}
+
+/// What can be done about a login that the target has refused for no reason of these, or not at all.
+pub(super) const fn advice_on_login(cause: &LoginError) -> Option<Advice> {
+    Some(match cause {
+        LoginError::Authentication(error) => return advice_on_authentication(*error),
+        LoginError::Status(_) => Advice::ReadTargetLog,
+        LoginError::Negotiation { .. }
+        | LoginError::Text(_)
+        | LoginError::Protocol(_)
+        | LoginError::TooManyExchanges(_) => Advice::ReportTarget,
+        LoginError::PortalGroup { .. } | _ => return None,
+    })
+}
+
+const fn advice_on_authentication(error: AuthenticationError) -> Option<Advice> {
+    Some(match error {
+        AuthenticationError::MethodRefused => Advice::EnableChap,
+        AuthenticationError::AlgorithmRefused => Advice::AllowAlgorithm,
+        AuthenticationError::WrongResponse
+        | AuthenticationError::ReflectedResponse
+        | AuthenticationError::WrongName => Advice::CheckTargetPassword,
+        AuthenticationError::UserName => Advice::ChooseUser,
+        AuthenticationError::ShortSecret => Advice::LongerPassword,
+        AuthenticationError::SameSecret => Advice::TwoPasswords,
+        AuthenticationError::AlgorithmNotOffered
+        | AuthenticationError::Missing(_)
+        | AuthenticationError::Unexpected(_)
+        | AuthenticationError::Malformed(_)
+        | AuthenticationError::ReflectedChallenge
+        | AuthenticationError::Incomplete => Advice::ReportTarget,
+        AuthenticationError::NoAlgorithm | _ => return None,
+    })
 }
 
 /// A login that failed, by its cause.

@@ -4,9 +4,10 @@ use std::fmt;
 
 use iscsi_session::{SessionError, TransportError};
 
+use crate::error::advice::Advice;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
-use crate::error::login::kind_of_login;
+use crate::error::login::{advice_on_login, kind_of_login};
 
 /// A session that ended unexpectedly.
 #[derive(Clone, Debug)]
@@ -21,6 +22,16 @@ pub struct SessionFailure {
 }
 
 impl SessionFailure {
+    /// The end of a session with a portal.
+    pub const fn new(portal: String, cause: SessionError, may_have_executed: bool) -> Self {
+        Self { portal, cause, may_have_executed }
+    }
+
+    /// What can be done about it.
+    pub const fn advice(&self) -> Option<Advice> {
+        advice_on_end(&self.cause)
+    }
+
     pub(super) const fn kind(&self) -> ErrorKind {
         kind_of_end(&self.cause, self.may_have_executed)
     }
@@ -45,29 +56,33 @@ impl fmt::Display for SessionFailure {
         if let SessionError::Protocol(damage) = cause
             && damage.is_damage()
         {
-            write!(
-                f,
-                "what {portal} sends comes damaged ({damage}); connect again, and check the network \
-                 if that goes on"
-            )?;
+            write!(f, "what {portal} sends comes damaged ({damage})")?;
         } else if let SessionError::Protocol(violation) = cause {
-            write!(
-                f,
-                "{portal} does not speak iSCSI as it should ({violation}); check that an iSCSI \
-                 target listens there"
-            )?;
+            write!(f, "{portal} does not speak iSCSI as it should ({violation})")?;
         } else if let SessionError::TimedOut(timer) = cause {
-            write!(
-                f,
-                "{portal} did not answer in time (waiting for: {timer}); check that an iSCSI target \
-                 listens there and is well"
-            )?;
+            write!(f, "{portal} did not answer in time (waiting for: {timer})")?;
         } else if let SessionError::Transport(loss) = cause {
-            write!(f, "lost {portal}: {loss}; connect again")?;
+            write!(f, "lost {portal}: {loss}")?;
         } else {
             write!(f, "the session with {portal} ended: {cause}")?;
         }
         f.write_str(if *may_have_executed { "; the command may have been executed" } else { "" })
+    }
+}
+
+/// What can be done about the end of a session or connection.
+pub(super) const fn advice_on_end(cause: &SessionError) -> Option<Advice> {
+    match cause {
+        SessionError::Protocol(damage) if damage.is_damage() => Some(Advice::CheckNetwork),
+        SessionError::Protocol(_) => Some(Advice::CheckListener),
+        SessionError::TimedOut(_) => Some(Advice::CheckTarget),
+        SessionError::Transport(_)
+        | SessionError::AbortRefused
+        | SessionError::DroppedByTarget { .. }
+        | SessionError::LogoutRequested => Some(Advice::Reconnect),
+        SessionError::RedirectLoop => Some(Advice::CorrectPortal),
+        SessionError::Login(cause) => advice_on_login(cause),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::mem::discriminant;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use iscsi_pdu::keys::TextError;
@@ -15,15 +16,10 @@ use super::*;
 
 const PORTAL: &str = "192.0.2.1:3260";
 const COMMAND: &str = "WRITE (16)";
+const INITIATOR: &str = "iqn.2026-01.org.example:host";
 
 fn login(cause: LoginError) -> Error {
-    Error::Login(Box::new(LoginFailure {
-        portal: PORTAL.to_owned(),
-        target: None,
-        initiator: "iqn.2026-01.org.example:host".to_owned(),
-        user: None,
-        cause,
-    }))
+    Error::Login(Box::new(LoginFailure::new(PORTAL.to_owned(), INITIATOR.to_owned(), cause)))
 }
 
 fn refused(class: u8, detail: u8) -> Error {
@@ -31,7 +27,7 @@ fn refused(class: u8, detail: u8) -> Error {
 }
 
 fn session(cause: SessionError, may_have_executed: bool) -> Error {
-    Error::Session(Box::new(SessionFailure { portal: PORTAL.to_owned(), cause, may_have_executed }))
+    Error::Session(Box::new(SessionFailure::new(PORTAL.to_owned(), cause, may_have_executed)))
 }
 
 fn lost(may_have_executed: bool) -> Error {
@@ -51,9 +47,12 @@ fn rejected(reason: RejectReason) -> Error {
 }
 
 fn check(key: u8, asc: u8, ascq: u8) -> Error {
+    Error::CheckCondition { command: COMMAND, sense: sense(key, asc, ascq) }
+}
+
+fn sense(key: u8, asc: u8, ascq: u8) -> Box<Sense> {
     let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-    let sense = Box::new(Sense::decode(&bytes).unwrap());
-    Error::CheckCondition { command: COMMAND, sense }
+    Box::new(Sense::decode(&bytes).unwrap())
 }
 
 /// Errors of the way to the target, and of the login.
@@ -171,7 +170,7 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::Length { command: COMMAND, expected: 512, moved: 0 }, ErrorKind::Protocol),
         (Error::Format { command: COMMAND, why }, ErrorKind::Protocol),
         (Error::NoUnitNamed, ErrorKind::InvalidInput),
-        (Error::NoSuchUnit(lun), ErrorKind::NotFound),
+        (Error::NoSuchUnit { lun, target: text() }, ErrorKind::NotFound),
         (Error::UnitGone(lun), ErrorKind::UnitChanged),
         (Error::NotABlockDevice { lun, device_type }, ErrorKind::InvalidInput),
         (Error::WriteProtected(lun), ErrorKind::WriteProtected),
@@ -258,4 +257,84 @@ fn an_io_error_has_a_kind_of_its_own_and_keeps_the_error() {
     let distinct: HashSet<_> =
         all().into_iter().map(|(_, kind)| io::ErrorKind::from(kind)).collect();
     assert_eq!(distinct.len(), 17, "only those that the table in `ErrorKind` names share one");
+}
+
+/// Errors of which the variant alone does not say what can be done.
+fn with_other_advice() -> Vec<Error> {
+    let text = || "x".to_owned();
+    let (by, address) = (IpAddr::from([192, 0, 2, 1]), "192.0.2.1:3260".parse().unwrap());
+    let not_followed =
+        |advice| ConnectError::NotFollowed { by, portal: text(), reason: "x", advice };
+    let mut with_user =
+        LoginFailure::new(text(), text(), LoginError::Status(LoginStatus::AUTHENTICATION_FAILURE));
+    with_user.user = Some(text());
+    let urls = [
+        UrlError::NoHost,
+        UrlError::Portal(iscsi_pdu::TargetAddress::parse("[").unwrap_err()),
+        UrlError::SecondAt,
+        UrlError::AtBehindQuestionMark,
+        UrlError::Lun(text()),
+        UrlError::Trailing(text()),
+        UrlError::NoUser,
+        UrlError::MissingPassword(text()),
+        UrlError::MissingTargetPassword(text()),
+        UrlError::PasswordAlone,
+        UrlError::TargetCredentialsAlone,
+        UrlError::UnknownOption(text()),
+        UrlError::UnknownOptionBehindPassword,
+        UrlError::RepeatedOption("x"),
+    ];
+    let mut errors: Vec<Error> = urls.map(Error::from).into();
+    errors.extend(
+        [Advice::NamePortal, Advice::AllowRedirect, Advice::CorrectPortal]
+            .map(|advice| not_followed(advice).into()),
+    );
+    errors.extend([
+        ConnectError::Refused { address }.into(),
+        Error::Login(Box::new(with_user)),
+        login(AuthenticationError::MethodRefused.into()),
+        login(AuthenticationError::AlgorithmRefused.into()),
+        login(AuthenticationError::UserName.into()),
+        login(AuthenticationError::ShortSecret.into()),
+        login(AuthenticationError::SameSecret.into()),
+        session(ProtocolError::HeaderDigest.into(), false),
+        session(ProtocolError::Text("x").into(), false),
+        session(SessionError::TimedOut(Timer::NopResponse), false),
+        check(0x2, 0x08, 0x00),
+        check(0x5, 0x25, 0x00),
+        check(0x2, 0x04, 0x01),
+        check(0x2, 0x04, 0x0b),
+        check(0x6, 0x2a, 0x09),
+        Error::CheckCondition { command: "READ (16)", sense: sense(0x2, 0x08, 0x00) },
+        Error::TooManySessions,
+        Error::NoRuntime,
+        Error::InsideRuntime,
+    ]);
+    errors
+}
+
+/// Words that are not used would be words that nobody has read.
+#[test]
+fn every_advice_is_that_of_an_error_and_no_text_holds_its_advice() {
+    let errors = all().into_iter().map(|(error, _)| error).chain(with_other_advice());
+    let mut found = HashSet::new();
+    for error in errors {
+        let Some(advice) = error.advice() else { continue };
+        assert!(!error.to_string().contains(advice.text()), "{error}");
+        found.insert(advice);
+    }
+    for advice in Advice::ALL {
+        assert!(found.contains(advice), "{advice:?} is the advice of no error");
+    }
+    assert_eq!(found.len(), Advice::ALL.len());
+}
+
+/// The advice on a part, and on an attempt to reconnect, is that on the cause.
+#[test]
+fn advice_comes_from_the_cause() {
+    for (error, _) in all() {
+        let advice = error.advice();
+        assert_eq!(of_member(error.clone()).advice(), advice, "{error:?}");
+        assert_eq!(not_reopened(true, error).advice(), advice);
+    }
 }

@@ -141,8 +141,8 @@ impl Portals {
                 learnt.dropped += 1;
             }
         }
-        if let Some((address, why)) = refused {
-            tracing::warn!("the target names the portal {}, {why}", portal_name(address));
+        if let Some((address, (why, advice))) = refused {
+            tracing::warn!("the target names the portal {}, {why}; {advice}", portal_name(address));
         }
         learnt
     }

@@ -78,7 +78,8 @@ impl Session {
                 && number.is_some()
                 && (other.number() == number || Some(*other) == on_bus)
         };
-        let other = listed.into_iter().find(is_other_form).ok_or(Error::NoSuchUnit(lun))?;
+        let none = || Error::NoSuchUnit { lun, target: self.target_url() };
+        let other = listed.into_iter().find(is_other_form).ok_or_else(none)?;
         Ok(self.logical_unit(other))
     }
 

@@ -86,16 +86,17 @@ fn raises_doubt(error: &Error) -> bool {
 
 /// What stands behind the number: a disk, or an error that says what else.
 pub(crate) async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+    let none = || Error::NoSuchUnit { lun: unit.lun(), target: unit.session().target_url() };
     let inquiry = match unit.inquiry().await {
         Err(Error::CheckCondition { sense, .. })
             if sense.additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED =>
         {
-            return Err(Error::NoSuchUnit(unit.lun()));
+            return Err(none());
         }
         result => result?,
     };
     if !inquiry.is_present() {
-        return Err(Error::NoSuchUnit(unit.lun()));
+        return Err(none());
     }
     let device_type = inquiry.device_type;
     if device_type != DeviceType::DIRECT_ACCESS_BLOCK {

@@ -159,7 +159,9 @@ const fn is_final(error: &Error) -> bool {
 /// Whether the session leads to nothing that could be asked, for the time being: whoever waits is told,
 /// and the next one asks again.
 fn is_told_at_once(error: &Error) -> bool {
-    let is_gone =
-        matches!(error, Error::NoSuchUnit(_) | Error::UnitGone(_) | Error::NotABlockDevice { .. });
+    let is_gone = matches!(
+        error,
+        Error::NoSuchUnit { .. } | Error::UnitGone(_) | Error::NotABlockDevice { .. }
+    );
     is_gone || error.is_of_session() || error.may_be_of_port()
 }

@@ -3,83 +3,70 @@
 use iscsi_pdu::{NameError, TargetAddressError};
 use thiserror::Error;
 
+use crate::error::advice::Advice;
+
 /// Fault of a URL. No variant repeats a password.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum UrlError {
     /// The URL does not begin with `iscsi://`.
-    #[error("{0:?} is no iSCSI URL; write iscsi://host/target/lun")]
+    #[error("{0:?} is no iSCSI URL")]
     Scheme(String),
     /// The URL asks for iSER, which runs over RDMA; this initiator does not support it.
-    #[error("iSER is not supported; use an iscsi:// URL without the option iser")]
+    #[error("iSER is not supported")]
     Iser,
     /// The URL names no host.
-    #[error("the URL names no host; write iscsi://host/target/lun")]
+    #[error("the URL names no host")]
     NoHost,
     /// The portal is not a host with an optional port.
-    #[error("{0}; write host, host:port or [ipv6]:port")]
+    #[error(transparent)]
     Portal(#[from] TargetAddressError),
     /// The URL has a second `@`.
-    #[error("the URL holds a second @; write one in a user name or password as %40")]
+    #[error("the URL holds a second @")]
     SecondAt,
     /// The URL has an `@` after the first `?`: the options may have begun in the middle of a
     /// password.
-    #[error(
-        "an @ stands behind the first ? of the URL; write ? in a user name or password as %3F, \
-         and @ in an option as %40"
-    )]
+    #[error("an @ stands behind the first ? of the URL")]
     AtBehindQuestionMark,
     /// The URL names a logical unit, but no target.
-    #[error("the URL names a logical unit but no target; write iscsi://host/target/lun")]
+    #[error("the URL names a logical unit but no target")]
     NoTarget,
     /// The target name is not an iSCSI name (RFC 7143 §4.2.7).
-    #[error("{0}; write iscsi://host/target/lun")]
+    #[error(transparent)]
     Target(#[from] NameError),
     /// The logical unit number is not a number in its range.
-    #[error("{0:?} is no logical unit number; use 0 to 16383")]
+    #[error("{0:?} is no logical unit number")]
     Lun(String),
     /// The URL continues after the logical unit number.
     #[error("{0:?} stands behind the logical unit number, where the URL must end")]
     Trailing(String),
     /// The URL has credentials without a user.
-    #[error("the credentials before the @ name no user; write iscsi://USER@HOST/...")]
+    #[error("the credentials before the @ name no user")]
     NoUser,
     /// The URL has a user, but there is no password, neither in the URL nor in the environment.
-    #[error(
-        "user {0:?} has no password; put it into a password file, or into the variable LIBISCSI_CHAP_PASSWORD"
-    )]
+    #[error("user {0:?} has no password")]
     MissingPassword(String),
     /// The URL has a user of the target, but there is no password of the target, neither in the URL
     /// nor in the environment.
-    #[error(
-        "the target's user {0:?} has no password, so the target would have nothing to prove; put the password into a file \
-         for the target's password, or into the variable LIBISCSI_CHAP_TARGET_PASSWORD"
-    )]
+    #[error("the target's user {0:?} has no password, so the target would have nothing to prove")]
     MissingTargetPassword(String),
     /// The URL has a password, but there is no user, neither in the URL nor in the environment.
-    #[error(
-        "there is a password (perhaps in LIBISCSI_CHAP_PASSWORD), but no user; name the user as in iscsi://USER@HOST/..., \
-         or in the variable LIBISCSI_CHAP_USERNAME, or remove the password"
-    )]
+    #[error("there is a password (perhaps in LIBISCSI_CHAP_PASSWORD), but no user")]
     PasswordAlone,
     /// A variable of the environment that names a user is not UTF-8.
     #[error("the variable {0} is not UTF-8, as a user name must be")]
     Variable(&'static str),
     /// Mutual CHAP needs credentials of the initiator as well (RFC 7143 §12.1.3).
     #[error(
-        "a user or password of the target (mutual CHAP) needs a user and a password of the initiator as well; name the \
-         user as in iscsi://USER@HOST/..., or in the variable LIBISCSI_CHAP_USERNAME"
+        "a user or password of the target (mutual CHAP) needs a user and a password of the initiator as well"
     )]
     TargetCredentialsAlone,
     /// The URL has an option that does not exist.
-    #[error("there is no URL option {0:?}; check its spelling")]
+    #[error("there is no URL option {0:?}")]
     UnknownOption(String),
     /// The URL has an option behind `target_password` that does not exist; it may be a part of the
     /// password.
-    #[error(
-        "a URL option behind target_password does not exist; check its spelling, and write & in \
-         a password as %26"
-    )]
+    #[error("a URL option behind target_password does not exist")]
     UnknownOptionBehindPassword,
     /// The URL has an option twice that may be given once.
     #[error("the URL option {0} stands there twice")]
@@ -96,11 +83,37 @@ pub enum UrlError {
     #[error("the {0} is not UTF-8 once its %-escapes are decoded")]
     Encoding(&'static str),
     /// The URL is for discovery, but a target is needed.
-    #[error("the URL names no target; write iscsi://host/target/lun, or use discovery")]
+    #[error("the URL names no target")]
     PortalOnly,
 }
 
 impl UrlError {
+    /// What can be done about it.
+    pub const fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Scheme(_) | Self::NoHost | Self::NoTarget | Self::Target(_) => {
+                Some(Advice::WriteUrl)
+            }
+            Self::PortalOnly => Some(Advice::NameTarget),
+            Self::Iser => Some(Advice::OmitIser),
+            Self::Portal(_) => Some(Advice::WritePortal),
+            Self::SecondAt => Some(Advice::EscapeAt),
+            Self::AtBehindQuestionMark => Some(Advice::EscapeQuestionMark),
+            Self::Lun(_) => Some(Advice::UseLunRange),
+            Self::Trailing(_) => Some(Advice::OmitRest),
+            Self::NoUser => Some(Advice::NameUser),
+            Self::MissingPassword(_) => Some(Advice::GivePassword),
+            Self::MissingTargetPassword(_) => Some(Advice::GiveTargetPassword),
+            Self::PasswordAlone => Some(Advice::NameUserOrOmitPassword),
+            Self::TargetCredentialsAlone => Some(Advice::GiveOwnUser),
+            Self::UnknownOption(_) => Some(Advice::CheckSpelling),
+            Self::UnknownOptionBehindPassword => Some(Advice::EscapeAmpersand),
+            Self::RepeatedOption(_) => Some(Advice::OmitRepetition),
+            // The fact says what it must be.
+            Self::Variable(_) | Self::OptionValue { .. } | Self::Encoding(_) => None,
+        }
+    }
+
     /// Shows the scheme alone: what follows it may hold a password.
     pub(super) fn scheme(text: &str) -> Self {
         if text.starts_with("iser://") {

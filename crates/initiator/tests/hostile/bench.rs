@@ -164,7 +164,7 @@ fn check(end: End, outcome: &Outcome, sentences: &[String]) -> Result<String, St
     Ok(said.clone())
 }
 
-/// One line for people: no break, no value as the programmer sees it.
+/// One line for people: no break, no value as the programmer sees it. The advice behind it is in the words of the crate.
 fn sentence(error: &Error) -> Result<String, String> {
     let said = error.to_string();
     let raw =
@@ -178,7 +178,7 @@ fn sentence(error: &Error) -> Result<String, String> {
     if said.is_empty() || said.len() > LONGEST_SENTENCE || said.ends_with(['.', ';', ':', ' ']) {
         return Err(format!("not one sentence: {said}"));
     }
-    Ok(said)
+    Ok(error.advice().map_or_else(|| said.clone(), |advice| format!("{said}; {advice}")))
 }
 
 /// Wrong data that comes only now and then, in a row that a limit could have ended too early.

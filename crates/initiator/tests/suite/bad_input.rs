@@ -22,9 +22,10 @@ async fn refusal_with(url: &str, options: Options) -> Error {
     soon(session.disk()).await.err().unwrap_or_else(|| panic!("{url} is accepted"))
 }
 
-/// The message says all of `parts`, in one line, and no password.
+/// The message and its advice say all of `parts`, in one line, and no password.
 fn assert_says(error: &Error, parts: &[&str], fault: Fault) {
-    let message = error.to_string();
+    let advice = error.advice().map_or_else(String::new, |advice| format!("; {advice}"));
+    let message = format!("{error}{advice}");
     for part in parts {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
@@ -64,7 +65,11 @@ async fn a_target_that_cannot_prove_itself() {
 async fn unknown_target() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let error = refusal(&rig.url("/iqn.2026-01.org.example:other/0")).await;
-    assert_says(&error, &["no target iqn.2026-01.org.example:other", "discovery"], Fault::Caller);
+    assert_says(
+        &error,
+        &["no target iqn.2026-01.org.example:other", "Initiator::discover"],
+        Fault::Caller,
+    );
 }
 
 #[tokio::test]
@@ -101,7 +106,7 @@ async fn a_unit_in_any_form() {
         let disk = soon(initiator(two).disk(&*url)).await.unwrap();
         assert_eq!(disk.sessions().len(), 2);
         let error = refusal(&rig.unit_url(number + 1, "")).await;
-        assert!(matches!(error, Error::NoSuchUnit(_)), "{error:?}");
+        assert!(matches!(error, Error::NoSuchUnit { .. }), "{error:?}");
     }
 }
 
@@ -123,8 +128,9 @@ async fn no_such_unit_and_no_list() {
 async fn no_such_unit() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let error = refusal(&rig.unit_url(7, "")).await;
-    assert!(matches!(error, Error::NoSuchUnit(_)), "{error:?}");
-    assert_says(&error, &["no logical unit 7"], Fault::Caller);
+    let Error::NoSuchUnit { target, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(*target, rig.url(&format!("/{TARGET}")), "it is what lists the units");
+    assert_says(&error, &["no logical unit 7", "list its units"], Fault::Caller);
     let error = refusal(&rig.url(&format!("/{TARGET}"))).await;
     assert_says(&error, &["names no logical unit"], Fault::Caller);
 }
@@ -237,7 +243,7 @@ async fn a_host_that_hangs_up() {
 async fn urls_and_names() {
     let initiator = initiator(Options::default());
     let portal_only = initiator.connect("iscsi://127.0.0.1").await.unwrap_err();
-    assert_says(&portal_only, &["names no target", "discovery"], Fault::Caller);
+    assert_says(&portal_only, &["names no target", "Initiator::discover"], Fault::Caller);
     let url = format!("iscsi://me@127.0.0.1/{TARGET}/0");
     let error = initiator.connect(url.as_str()).await.unwrap_err();
     assert_says(&error, &["user \"me\" has no password"], Fault::Caller);

@@ -157,7 +157,7 @@ async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     assert!(matches!(error, Error::UnitGone(_)), "{error:?}");
     let unit = rig.server.with(|target| target.config_mut().units.remove(&0).unwrap());
     let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
-    assert!(matches!(error, Error::NoSuchUnit(_)), "{error:?}");
+    assert!(matches!(error, Error::NoSuchUnit { .. }), "{error:?}");
     exchange(&rig, unit, None);
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
     rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
-use iscsi_initiator::{Disk, Error, ErrorKind, Options, Session, Sessions};
+use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Session, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort};
@@ -38,7 +38,7 @@ pub(crate) fn reservations(rig: &Rig) -> Reservations {
 fn assert_preempted(result: Result<(), Error>) {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Preempted, "{error}");
-    assert!(!error.is_transient() && error.to_string().contains("open the disk anew"), "{error}");
+    assert!(!error.is_transient() && error.advice() == Some(Advice::CheckOtherHosts), "{error}");
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::PermissionDenied);
 }
 
@@ -392,7 +392,7 @@ async fn prs_12_another_port_is_another_nexus() {
 fn assert_still_reserved(result: Result<(), Error>) {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReservationConflict, "{error}");
-    assert!(!error.is_transient() && error.to_string().contains("preempt"), "{error}");
+    assert!(!error.is_transient() && error.advice() == Some(Advice::ReleaseAgain), "{error}");
 }
 
 /// PRS-18: where no session is left to ask over.

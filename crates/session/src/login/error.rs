@@ -182,12 +182,10 @@ pub enum AuthenticationError {
     NoAlgorithm,
     /// A configured secret is shorter than 96 bits, and the configuration forbids that
     /// (RFC 7143 §9.2.1), or it is empty.
-    #[error(
-        "a CHAP secret is shorter than 96 bits, so it can be guessed; choose 12 to 16 random bytes, here and on the target"
-    )]
+    #[error("a CHAP secret is shorter than 96 bits, so it can be guessed")]
     ShortSecret,
     /// The same secret is configured in both directions (RFC 7143 §9.2.1).
-    #[error("initiator and target have the same secret for CHAP, which proves nothing; choose two")]
+    #[error("initiator and target have the same secret for CHAP, which proves nothing")]
     SameSecret,
 }
 

@@ -7,13 +7,11 @@ use thiserror::Error as ThisError;
 #[non_exhaustive]
 pub enum SuperblockError {
     /// There is none.
-    #[error(
-        "there is no md superblock of version 1.2 on it; import and open what md has made with --metadata 1.2 only"
-    )]
+    #[error("there is no md superblock of version 1.2 on it")]
     Missing,
     /// The superblock is damaged.
     #[error(
-        "its md superblock has the checksum {found:08x} in place of {expected:08x}, so it is damaged; look at it with mdadm --examine"
+        "its md superblock has the checksum {found:08x} in place of {expected:08x}, so it is damaged"
     )]
     Checksum {
         /// The checksum in the superblock.
@@ -22,9 +20,7 @@ pub enum SuperblockError {
         expected: u32,
     },
     /// Something about it is of a kind that a volume does not have.
-    #[error(
-        "its md superblock has {what} {found}, which a volume does not have; let mdadm look after that array"
-    )]
+    #[error("its md superblock has {what} {found}, which a volume does not have")]
     Unsupported {
         /// Which field.
         what: &'static str,
@@ -32,9 +28,7 @@ pub enum SuperblockError {
         found: u64,
     },
     /// The superblock belongs to another array, or to another member.
-    #[error(
-        "its md superblock has {what} {found}, and the volume has {expected}; name the units of one array in the order of their roles"
-    )]
+    #[error("its md superblock has {what} {found}, and the volume has {expected}")]
     Mismatch {
         /// Which field.
         what: &'static str,

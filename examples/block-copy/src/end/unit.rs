@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use iscsi_copy::Identity;
 use iscsi_examples_common::place;
+use iscsi_examples_common::sentence::Sentence;
 use iscsi_initiator::Digest;
 use iscsi_initiator::scsi::reservation::ReservationKey;
 use iscsi_initiator::tuning::Plan;
@@ -211,7 +212,7 @@ impl UnitEnd {
         match end {
             Some(Ok(Err(cause @ IscsiError::Unsettled { .. }))) => Err(self.failed(cause)),
             Some(Ok(Err(cause @ IscsiError::StillRegistered { .. }))) => {
-                tracing::warn!("{}: {cause}", self.side);
+                tracing::warn!("{}: {}", self.side, cause.sentence());
                 Ok(())
             }
             None if !self.disk.is_settled() => Err(Error::Unsettled(self.side)),

@@ -6,6 +6,8 @@ use iscsi_copy::{DirtyBitmap, NbdError, NbdUri, RangeSet};
 use serde_json::Value;
 use thiserror::Error as ThisError;
 
+use crate::sentence::of_export;
+
 /// Why a file names no ranges to copy.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 pub(super) enum RangesError {
@@ -90,7 +92,7 @@ fn lines(text: &str) -> Result<(Vec<Piece>, Vec<DirtyBitmap>), RangesError> {
     for (at, line) in text.lines().enumerate() {
         if NbdUri::is_meant_by(line.trim_start()) {
             let bitmap = line.parse().map_err(|error: NbdError| {
-                RangesError::Bitmap(Place::Line(at + 1), error.to_string())
+                RangesError::Bitmap(Place::Line(at + 1), of_export(&error))
             })?;
             bitmaps.push(bitmap);
             continue;

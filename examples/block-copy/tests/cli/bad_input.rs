@@ -194,6 +194,23 @@ async fn a_closed_port() {
     refuses(&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null", &[&nobody, "check the port"]);
 }
 
+/// The address, and how to wait, for an NBD server as for a target; a socket that is not there is named as one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_nbd_server_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let advice = "check the address, and that the server is running, or wait for it (--wait 5min)";
+    let refused = format!("no NBD server listens at {address}; {advice}");
+    let uri = format!("nbd://{address}/disk");
+    refuses(&uri, "/dev/null", &[&format!("source: {refused}")]);
+    refuses("/dev/zero", &uri, &[&format!("destination: {refused}")]);
+    let missing = "no NBD server listens at /nowhere/disk.sock: there is no such socket";
+    let uri = "nbd+unix:///?socket=/nowhere/disk.sock";
+    refuses(uri, "/dev/null", &[&format!("source: {missing}; {advice}")]);
+    refuses("nbd://", "/dev/null", &["source: the host is missing; write nbd://HOST:PORT/EXPORT"]);
+}
+
 #[test]
 fn an_unknown_host() {
     let url = format!("iscsi://no-such-host.invalid/{TARGET}/0");

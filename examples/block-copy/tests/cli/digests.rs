@@ -237,8 +237,14 @@ async fn only_ranges_are_copied() {
         ("some\n", "line 1: write the first byte and the length"),
         ("[{\"start\": 0}]", "entry 1: it has no"),
         ("[{\"start\": 0,", "not JSON"),
-        ("0 512\nnbd+unix:///x?socket=/missing\n", "line 2: write the URI of an export"),
-        ("nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0\n", "/missing: No such file"),
+        (
+            "0 512\nnbd+unix:///x?socket=/missing\n",
+            "line 2: it names no dirty bitmap; write the URI of an export",
+        ),
+        (
+            "nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0\n",
+            "no NBD server listens at /missing: there is no such socket; check the address",
+        ),
     ] {
         folder.file("ranges", text.as_bytes());
         fails(&copy(&[]), 1, &["ranges", complaint]);

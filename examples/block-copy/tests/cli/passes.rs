@@ -205,10 +205,13 @@ async fn a_command_that_fails_or_prints_nonsense_ends_the_copy() {
         ("echo some words", "--ranges-from: line 1: write the first byte and the length"),
         ("echo 1048576 1", "--ranges-from: line 1: it ends at byte 1048577"),
         ("echo '[{]'", "--ranges-from: it is not JSON"),
-        ("echo nbd://127.0.0.1:1/x b0", "--ranges-from: line 1: write the URI of an export"),
+        (
+            "echo nbd://127.0.0.1:1/x b0",
+            "--ranges-from: line 1: it names no dirty bitmap; write the URI of an export",
+        ),
         (
             "echo 'nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0'",
-            "--ranges-from: /missing: No such file",
+            "--ranges-from: no NBD server listens at /missing: there is no such socket; check the address",
         ),
         ("kill -9 $$", "--ranges-from: the command was ended by a signal: 9"),
     ] {

@@ -56,11 +56,14 @@ async fn targets_and_units_that_do_not_exist() {
     let unnamed = rig.at(&format!("/{TARGET}"));
     for subcommand in ALL {
         if subcommand[0] != "discover" {
-            let parts = ["no target iqn.2026-01.org.example:other"];
+            let discover = format!("; iscsi-util discover {} lists its targets", rig.at(""));
+            let parts = ["no target iqn.2026-01.org.example:other", &discover];
             refuses(&[subcommand, &[&other]].concat(), 1, "caller", &parts);
         }
         if !OF_TARGETS.contains(&subcommand[0]) {
-            refuses(&[subcommand, &[&none]].concat(), 1, "caller", &["no logical unit 7"]);
+            let parts =
+                ["no logical unit 7", &format!("; iscsi-util luns {unnamed} lists its units")];
+            refuses(&[subcommand, &[&none]].concat(), 1, "caller", &parts);
             let parts = ["names no logical unit"];
             refuses(&[subcommand, &[&unnamed]].concat(), 1, "caller", &parts);
         }

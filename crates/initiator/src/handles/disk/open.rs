@@ -49,7 +49,7 @@ impl Session {
     pub async fn disk(&self) -> Result<Disk, Error> {
         let lun = self.named_lun().ok_or(Error::NoUnitNamed)?;
         let disk = match self.logical_unit(lun).disk().await {
-            Err(Error::NoSuchUnit(_)) => self.listed_unit(lun).await?.disk().await?,
+            Err(Error::NoSuchUnit { .. }) => self.listed_unit(lun).await?.disk().await?,
             result => result?,
         };
         if let Some(expected) = self.expected_serial_number() {

@@ -1,0 +1,173 @@
+//! Exports of NBD servers, and copies.
+
+use std::fmt::{Debug, Display};
+use std::io;
+
+use block_copy::sentence::words;
+use iscsi_copy::{CheckpointError, CopyAdvice, CopyError, DigestsError, Identity, NbdError};
+use iscsi_examples_common::sentence;
+use iscsi_nbd::client::HandshakeError;
+use iscsi_nbd::{OptionError, ProtocolError};
+
+use super::{Row, Table};
+
+const NBD: &str = include_str!("../../../../crates/copy/src/nbd.rs");
+const OPTIONS: &str = include_str!("../../../../crates/nbd/src/option.rs");
+const HANDSHAKES: &str = include_str!("../../../../crates/nbd/src/client/handshake.rs");
+const CHECKPOINTS: &str = include_str!("../../../../crates/copy/src/checkpoint.rs");
+const DIGESTS: &str = include_str!("../../../../crates/copy/src/digests.rs");
+const COPY: &str = include_str!("../../../../crates/copy/src/error.rs");
+const PLACE: &str = "192.0.2.7:10809";
+
+pub(super) fn tables() -> Vec<Table> {
+    vec![
+        Table::new("NBD exports", ("NbdError", NBD), exports()).elsewhere(&["Handshake"]),
+        Table::new("An NBD server refuses the export", ("OptionError", OPTIONS), refusals()),
+        Table::new(
+            "The handshake with an NBD server fails",
+            ("HandshakeError", HANDSHAKES),
+            handshakes(),
+        )
+        .elsewhere(&["Refused"]),
+        Table::new("Copies", ("CopyError", COPY), copies()),
+        Table::new("Checkpoints", ("CheckpointError", CHECKPOINTS), checkpoints()),
+        Table::new("Files of digests", ("DigestsError", DIGESTS), digests()),
+    ]
+}
+
+fn row(error: &NbdError) -> Row {
+    Row::new(error, error.advice().map(words))
+}
+
+fn exports() -> Vec<Row> {
+    let text = |text: &str| text.to_owned();
+    let connect =
+        |kind: io::ErrorKind| NbdError::Connect { place: text(PLACE), cause: kind.into() };
+    let bitmap = || text("nbd://192.0.2.7/disk qemu:dirty-bitmap:b0");
+    let errors = [
+        NbdError::Uri("the host is missing"),
+        NbdError::BitmapForm,
+        NbdError::Tls,
+        connect(io::ErrorKind::ConnectionRefused),
+        NbdError::Connect { place: text("disk.sock"), cause: io::ErrorKind::NotFound.into() },
+        NbdError::Connect {
+            place: text("disk.sock"),
+            cause: io::ErrorKind::PermissionDenied.into(),
+        },
+        connect(io::ErrorKind::HostUnreachable),
+        connect(io::ErrorKind::ConnectionReset),
+        NbdError::Silent(text(PLACE)),
+        NbdError::TooLarge { place: text(PLACE), size: u64::MAX },
+        NbdError::NoBitmap(bitmap()),
+        NbdError::Bitmap { bitmap: bitmap(), cause: io::ErrorKind::ConnectionReset.into() },
+        NbdError::Protocol(ProtocolError::Payload(1 << 30)),
+        NbdError::Lost,
+        NbdError::Away {
+            why: text("the server closed the connection"),
+            seconds: 300,
+            last: text("no NBD server listens at 192.0.2.7:10809"),
+        },
+        NbdError::Changed(text("it has 1048576 bytes, and had 2097152")),
+        NbdError::UnflushedWritesLost,
+    ];
+    errors.iter().map(row).collect()
+}
+
+fn of_handshake(cause: HandshakeError) -> NbdError {
+    NbdError::Handshake { place: PLACE.to_owned(), export: "disk".to_owned(), cause }
+}
+
+fn refusals() -> Vec<Row> {
+    let errors = [
+        OptionError::Unsupported,
+        OptionError::Policy,
+        OptionError::Invalid,
+        OptionError::Platform,
+        OptionError::TlsRequired,
+        OptionError::Unknown,
+        OptionError::Shutdown,
+        OptionError::BlockSizeRequired,
+        OptionError::TooBig,
+    ];
+    let row = |error: OptionError| {
+        let refused = of_handshake(HandshakeError::Refused { error, message: String::new() });
+        Row::of(&error, &refused, refused.advice().map(words))
+    };
+    errors.into_iter().map(row).collect()
+}
+
+fn handshakes() -> Vec<Row> {
+    let magic = ProtocolError::Magic { message: "greeting", value: 0x4854_5450_2f31_2e31 };
+    let causes = [HandshakeError::TooOld, HandshakeError::Oldstyle, magic.into()];
+    let row = |cause: HandshakeError| {
+        let error = of_handshake(cause.clone());
+        Row::of(&cause, &error, error.advice().map(words))
+    };
+    causes.into_iter().map(row).collect()
+}
+
+fn copies() -> Vec<Row> {
+    let full = || io::ErrorKind::StorageFull.into();
+    let errors = [
+        CopyError::Source(io::Error::other(NbdError::Lost)),
+        CopyError::Shrunk,
+        CopyError::Destination(io::Error::from(iscsi_initiator::Error::UnflushedWritesLost)),
+        CopyError::Flush(full()),
+        CopyError::Digests(full()),
+        CopyError::Checkpoint { path: "disk.map".into(), cause: full() },
+        CopyError::ReadOnly,
+        CopyError::TooSmall { capacity: 1 << 20, needed: 1 << 30 },
+        CopyError::Overflow { capacity: 1 << 20 },
+        CopyError::Cancelled,
+        CopyError::Abandoned { in_flight: 1 << 20 },
+    ];
+    let row =
+        |error: &CopyError| Row::new(error, error.advice().map(|advice| of_program(error, advice)));
+    errors.iter().map(row).collect()
+}
+
+/// The row of a message that has its advice behind a semicolon.
+fn whole(error: &(impl Debug + Display)) -> Row {
+    let text = error.to_string();
+    let (fact, advice) = text.split_once("; ").unwrap_or((&text, ""));
+    Row::of(error, &fact, Some(advice).filter(|advice| !advice.is_empty()))
+}
+
+fn ends() -> (Box<Identity>, Box<Identity>) {
+    let unit = |name: &str| Identity::new(&format!("logical unit {name}"), 64 << 20).into();
+    (unit("naa.60014050000000000000000000000001"), unit("naa.60014050000000000000000000000002"))
+}
+
+fn checkpoints() -> Vec<Row> {
+    let ((was, is), (old, new)) = (ends(), ends());
+    let errors = [
+        CheckpointError::Foreign,
+        CheckpointError::Newer(9),
+        CheckpointError::Damaged(7),
+        CheckpointError::OtherSource { was: old, is: new },
+        CheckpointError::OtherDestination { was, is },
+        CheckpointError::Doubtful("another program has written to the destination".to_owned()),
+    ];
+    errors.iter().map(whole).collect()
+}
+
+fn digests() -> Vec<Row> {
+    let (was, is) = ends();
+    let errors = [
+        DigestsError::Foreign,
+        DigestsError::Newer(9),
+        DigestsError::Algorithm,
+        DigestsError::Damaged(7),
+        DigestsError::OtherDestination { was, is },
+    ];
+    errors.iter().map(whole).collect()
+}
+
+/// An advice on a copy in the words of the program.
+fn of_program(error: &CopyError, advice: CopyAdvice) -> String {
+    match (advice, error.iscsi()) {
+        (CopyAdvice::Nbd(advice), _) => words(advice).to_owned(),
+        (CopyAdvice::Unit(advice), Some(unit)) => sentence::words(advice, unit).into_owned(),
+        (advice, _) => advice.to_string(),
+    }
+}

@@ -1,0 +1,184 @@
+//! What a reader of an error of NBD can do about it.
+
+use std::fmt;
+use std::io::ErrorKind;
+
+use iscsi_nbd::OptionError;
+use iscsi_nbd::client::HandshakeError;
+
+use super::NbdError;
+
+/// What can be done about an [`NbdError`]. The text is a part of a sentence.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum NbdAdvice {
+    /// The text is no URI of an export.
+    WriteUri,
+    /// The text names no dirty bitmap.
+    WriteBitmap,
+    /// TLS is needed, and not supported.
+    UseTunnel,
+    /// Nothing listens there yet.
+    WaitForServer,
+    /// The host is not known, or no route leads there.
+    CheckAddress,
+    /// The socket may not be used.
+    CheckPermissions,
+    /// Something else than an NBD server listens there, or the server has enough clients.
+    CheckServer,
+    /// The server has no export of this name.
+    ListExports,
+    /// The server is too old.
+    NewerServer,
+    /// The server refuses, and does not say what would help.
+    ReadLog,
+    /// The export has no bitmap of this name.
+    ExportBitmap,
+    /// The connection was lost, and nothing waits for the server.
+    SetPatience,
+    /// The server was away for longer than requests wait.
+    MorePatience,
+    /// The server exports something else now.
+    CheckExport,
+    /// What was written may be lost.
+    WriteAgain,
+}
+
+impl NbdAdvice {
+    /// The words of an advice.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::WriteUri => "write nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH",
+            Self::WriteBitmap => "write the URI of an export, and behind it qemu:dirty-bitmap:NAME",
+            Self::UseTunnel => "use a tunnel, or a Unix socket",
+            Self::WaitForServer => {
+                "check the address, and that the server is running, or wait for it (?open_patience=SECONDS in the URI)"
+            }
+            Self::CheckAddress => "check the address and the route",
+            Self::CheckPermissions => "check the permissions of the socket",
+            Self::CheckServer => {
+                "check that an NBD server listens there, and that it takes another client (qemu-nbd --shared)"
+            }
+            Self::ListExports => "check the name; nbdinfo --list lists the exports of a server",
+            Self::NewerServer => {
+                "use a newer server: qemu-nbd, nbdkit, or nbd-server 3.10 or later"
+            }
+            Self::ReadLog => "look at the log of the server",
+            Self::ExportBitmap => "name the bitmap when QEMU begins to export the node",
+            Self::SetPatience => "?patience=SECONDS in the URI waits for the server",
+            Self::MorePatience => "?patience=SECONDS in the URI waits longer",
+            Self::CheckExport => "check what the server exports, and open it again",
+            Self::WriteAgain => "write again",
+        }
+    }
+}
+
+impl fmt::Display for NbdAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl NbdError {
+    /// What can be done about it; `None` where the text says all that is known.
+    pub fn advice(&self) -> Option<NbdAdvice> {
+        Some(match self {
+            Self::Uri(_) => NbdAdvice::WriteUri,
+            Self::BitmapForm => NbdAdvice::WriteBitmap,
+            Self::Tls => NbdAdvice::UseTunnel,
+            Self::Connect { cause, .. } => advice_on_connect(cause.kind()),
+            Self::Silent(_) | Self::Protocol(_) => NbdAdvice::CheckServer,
+            Self::Handshake { cause, .. } => advice_on_handshake(cause),
+            Self::NoBitmap(_) => NbdAdvice::ExportBitmap,
+            Self::Lost => NbdAdvice::SetPatience,
+            Self::Away { .. } => NbdAdvice::MorePatience,
+            Self::Changed(_) => NbdAdvice::CheckExport,
+            Self::UnflushedWritesLost => NbdAdvice::WriteAgain,
+            Self::TooLarge { .. } | Self::Bitmap { .. } => NbdAdvice::ReadLog,
+        })
+    }
+}
+
+fn advice_on_connect(kind: ErrorKind) -> NbdAdvice {
+    const ADVICE: [(ErrorKind, NbdAdvice); 5] = [
+        (ErrorKind::ConnectionRefused, NbdAdvice::WaitForServer),
+        (ErrorKind::NotFound, NbdAdvice::WaitForServer),
+        (ErrorKind::PermissionDenied, NbdAdvice::CheckPermissions),
+        (ErrorKind::ConnectionReset, NbdAdvice::CheckServer),
+        (ErrorKind::BrokenPipe, NbdAdvice::CheckServer),
+    ];
+    let known = ADVICE.iter().find(|(known, _)| *known == kind);
+    known.map_or(NbdAdvice::CheckAddress, |(_, advice)| *advice)
+}
+
+const fn advice_on_handshake(cause: &HandshakeError) -> NbdAdvice {
+    match cause {
+        HandshakeError::Refused { error, .. } => match error {
+            OptionError::Unknown => NbdAdvice::ListExports,
+            OptionError::TlsRequired => NbdAdvice::UseTunnel,
+            OptionError::Shutdown => NbdAdvice::WaitForServer,
+            OptionError::Unsupported
+            | OptionError::Policy
+            | OptionError::Invalid
+            | OptionError::Platform
+            | OptionError::BlockSizeRequired
+            | OptionError::TooBig => NbdAdvice::ReadLog,
+        },
+        HandshakeError::TooOld | HandshakeError::Oldstyle => NbdAdvice::NewerServer,
+        HandshakeError::Protocol(_) | _ => NbdAdvice::CheckServer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn connect(kind: ErrorKind) -> NbdError {
+        let os = io::Error::from(kind);
+        NbdError::Connect { place: "192.0.2.1:10809".to_owned(), cause: os }
+    }
+
+    fn refused(error: OptionError) -> NbdError {
+        let cause = HandshakeError::Refused { error, message: String::new() };
+        NbdError::Handshake {
+            place: "192.0.2.1:10809".to_owned(),
+            export: "disk".to_owned(),
+            cause,
+        }
+    }
+
+    #[test]
+    fn a_sentence_says_where_and_what_to_do() {
+        for (error, fact, advice) in [
+            (
+                connect(ErrorKind::ConnectionRefused),
+                "no NBD server listens at 192.0.2.1:10809",
+                NbdAdvice::WaitForServer,
+            ),
+            (
+                connect(ErrorKind::PermissionDenied),
+                "cannot connect to the NBD server at 192.0.2.1:10809: permission denied",
+                NbdAdvice::CheckPermissions,
+            ),
+            (
+                connect(ErrorKind::HostUnreachable),
+                "cannot connect to the NBD server at 192.0.2.1:10809: host unreachable",
+                NbdAdvice::CheckAddress,
+            ),
+            (
+                refused(OptionError::Unknown),
+                "export \"disk\" of the NBD server at 192.0.2.1:10809: the server has no such export",
+                NbdAdvice::ListExports,
+            ),
+            (
+                refused(OptionError::TlsRequired),
+                "export \"disk\" of the NBD server at 192.0.2.1:10809: the server wants TLS first",
+                NbdAdvice::UseTunnel,
+            ),
+        ] {
+            assert_eq!((error.to_string().as_str(), error.advice()), (fact, Some(advice)));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Words that several errors share.
+
+use std::ops::Range;
+
+use iscsi_pdu::scsi::Status;
+
+/// The blocks of a command, for a sentence about it.
+pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
+    blocks.map_or_else(String::new, |blocks| {
+        format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
+    })
+}
+
+/// What a status means that is not an error of the command itself, behind its name.
+pub(super) const fn meaning(status: Status) -> &'static str {
+    match status {
+        Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",
+        Status::CHECK_CONDITION => ", and the unit does not say why",
+        Status::BUSY | Status::TASK_SET_FULL => " again and again",
+        _ => "",
+    }
+}

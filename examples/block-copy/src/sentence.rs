@@ -1,0 +1,97 @@
+//! The sentences about the ends of a copy that no other program has: exports of NBD, and devices that are in use.
+
+use std::io;
+
+use iscsi_copy::{NbdAdvice, NbdError};
+use iscsi_examples_common::sentence::{Sentence, join};
+
+/// Whether another URI is needed.
+pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
+    matches!(
+        error,
+        NbdError::Uri(_) | NbdError::BitmapForm | NbdError::Tls | NbdError::Handshake { .. }
+    )
+}
+
+/// What went wrong where ranges come from: from a file, or from an export, which is not waited for.
+pub(crate) fn of_ranges(cause: &io::Error) -> String {
+    let words = |advice| match advice == NbdAdvice::WaitForServer {
+        true => "check the address, and that the server is running",
+        false => words(advice),
+    };
+    match export(cause) {
+        Some(export) => join(export, export.advice().map(words)),
+        None => cause.sentence(),
+    }
+}
+
+/// The error of an export in one of the system.
+fn export(cause: &io::Error) -> Option<&NbdError> {
+    cause.get_ref()?.downcast_ref()
+}
+
+/// What went wrong at an end, and what to do about it.
+pub(crate) fn of_device(cause: &io::Error) -> String {
+    if cause.kind() == io::ErrorKind::ResourceBusy {
+        let advice =
+            "end that use, or write to it all the same with --force, which destroys what is in use";
+        return join(cause, Some(advice));
+    }
+    export(cause).map_or_else(|| cause.sentence(), of_export)
+}
+
+/// What went wrong with an export, and what to do about it.
+pub(crate) fn of_export(cause: &NbdError) -> String {
+    join(cause, cause.advice().map(words))
+}
+
+/// An advice on an export in the words of the program.
+pub const fn words(advice: NbdAdvice) -> &'static str {
+    match advice {
+        NbdAdvice::WaitForServer => {
+            "check the address, and that the server is running, or wait for it (--wait 5min)"
+        }
+        NbdAdvice::CheckExport => "check what the server exports, and run the command again",
+        NbdAdvice::WriteUri
+        | NbdAdvice::WriteBitmap
+        | NbdAdvice::UseTunnel
+        | NbdAdvice::CheckAddress
+        | NbdAdvice::CheckPermissions
+        | NbdAdvice::CheckServer
+        | NbdAdvice::ListExports
+        | NbdAdvice::NewerServer
+        | NbdAdvice::ReadLog
+        | NbdAdvice::ExportBitmap
+        | NbdAdvice::SetPatience
+        | NbdAdvice::MorePatience
+        | NbdAdvice::WriteAgain
+        | _ => advice.text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_that_fails_says_what_where_and_what_to_do() {
+        let refused = io::ErrorKind::ConnectionRefused.into();
+        let error = NbdError::Connect { place: "192.0.2.1:10809".to_owned(), cause: refused };
+        let sentence = "no NBD server listens at 192.0.2.1:10809; check the address, and that the server is running, or \
+                        wait for it (--wait 5min)";
+        assert_eq!(of_export(&error), sentence);
+        assert_eq!(of_device(&io::Error::other(error)), sentence);
+        let lost = io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost);
+        let sentence = "the connection to the NBD server is lost; ?patience=SECONDS in the URI waits for the server";
+        assert_eq!(of_device(&lost), sentence);
+    }
+
+    #[test]
+    fn other_devices_have_the_advice_of_all_programs() {
+        let unit = iscsi_initiator::Error::Closed;
+        let sentence = "the session is closed; run the command again";
+        assert_eq!(of_device(&unit.into()), sentence);
+        let busy = io::Error::new(io::ErrorKind::ResourceBusy, "it is mounted");
+        assert!(of_device(&busy).starts_with("it is mounted; end that use"));
+    }
+}

@@ -1,0 +1,184 @@
+//! The sentence that a program makes of an error: the fact, and behind a semicolon what its reader can do.
+//!
+//! The libraries say what their callers can do, in the names of their functions. Here the readers are those of a program, who
+//! have its options and the other programs instead.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io;
+
+use iscsi_initiator::{Advice, Error};
+
+use crate::failure::file_advice;
+
+/// An error that a program prints.
+pub trait Sentence {
+    /// The fact, and what can be done about it.
+    fn sentence(&self) -> String;
+}
+
+impl Sentence for Error {
+    fn sentence(&self) -> String {
+        join(self, self.advice().map(|advice| words(advice, self)))
+    }
+}
+
+impl Sentence for iscsi_volume::Error {
+    fn sentence(&self) -> String {
+        if let Self::Unit { member, cause } = self {
+            return format!("{member}: {}", cause.sentence());
+        }
+        join(self, self.advice())
+    }
+}
+
+impl Sentence for io::Error {
+    /// An error of the initiator may have come through the system's.
+    fn sentence(&self) -> String {
+        let unit: Option<&Error> = self.get_ref().and_then(|cause| cause.downcast_ref());
+        let of_system = || format!("{self}{}", file_advice(self.kind()));
+        unit.map_or_else(of_system, Sentence::sentence)
+    }
+}
+
+/// A fact, and what can be done about it.
+pub fn join(fact: &impl Display, advice: Option<impl Display>) -> String {
+    advice.map_or_else(|| fact.to_string(), |advice| format!("{fact}; {advice}"))
+}
+
+/// An advice of the initiator on an error, in the words of the programs.
+#[must_use]
+pub fn words(advice: Advice, error: &Error) -> Cow<'static, str> {
+    command(advice, error).map_or_else(|| text(advice).into(), Cow::Owned)
+}
+
+/// The command that helps, with the place that the error names.
+fn command(advice: Advice, error: &Error) -> Option<String> {
+    if let (Advice::ListTargets, Error::Login(failure)) = (advice, place(error)) {
+        return Some(format!("iscsi-util discover iscsi://{} lists its targets", failure.portal));
+    }
+    if let (Advice::ListUnits, Error::NoSuchUnit { target, .. }) = (advice, place(error)) {
+        return Some(format!("iscsi-util luns {target} lists its units"));
+    }
+    None
+}
+
+/// The words of the programs where the library's are of no use to their readers.
+const WORDS: [(Advice, &str); 27] = [
+    (Advice::ListTargets, "iscsi-util discover iscsi://HOST lists its targets"),
+    (Advice::ListUnits, "iscsi-util luns iscsi://HOST/TARGET lists its units"),
+    (
+        Advice::NameTarget,
+        "write iscsi://host/target/lun; iscsi-util discover iscsi://HOST lists the targets",
+    ),
+    (
+        Advice::GivePassword,
+        "put it into a password file (--password-file), or into the variable LIBISCSI_CHAP_PASSWORD",
+    ),
+    (
+        Advice::GiveTargetPassword,
+        "put the password into a file for the target's password (--target-password-file), or into the variable \
+             LIBISCSI_CHAP_TARGET_PASSWORD",
+    ),
+    (
+        Advice::GiveCredentials,
+        "name the user as in iscsi://USER@HOST/..., and put the password into a password file (--password-file), or \
+             into the variable LIBISCSI_CHAP_PASSWORD",
+    ),
+    (
+        Advice::AdmitInitiator,
+        "add it to the target's access list, or use another initiator name (--initiator-name)",
+    ),
+    (
+        Advice::CheckPort,
+        "check the port, and that the target is running, or wait for it (--wait 5min)",
+    ),
+    (
+        Advice::CheckFirewall,
+        "check the address, the route and the firewall, or wait for the target (--wait 5min)",
+    ),
+    (Advice::WaitForTarget, "try again later, or wait for it (--wait 5min)"),
+    (Advice::CheckNetwork, "run the command again, and check the network if that goes on"),
+    (Advice::Reconnect, "run the command again"),
+    (Advice::Reopen, "run the command again"),
+    (Advice::RestoreUnit, "bring it back there, and run the command again"),
+    (Advice::OneUnit, "name only portals of one unit, and run the command again"),
+    (Advice::AskForLess, "ask for what it has, or run the command again"),
+    (Advice::CheckMedium, "see which one is there, and run the command again"),
+    (Advice::GiveKey, "name one in the URL, as in ?reservation_key=0x1a2b"),
+    (Advice::CheckOtherHosts, "make sure that none uses it, and run the command again"),
+    (Advice::FindHolder, "iscsi-util reservations shows which one"),
+    (
+        Advice::ReleaseAgain,
+        "release it again when a session is back there, or end its registration with iscsi-util preempt",
+    ),
+    (Advice::PreemptKey, "end its registration with iscsi-util preempt"),
+    (
+        Advice::StopOtherHost,
+        "stop it first; if it is gone, end its registration with PREEMPT, as iscsi-util preempt does",
+    ),
+    (Advice::UseOtherClass, "that is a defect of the program: report it"),
+    (Advice::UseRuntime, "that is a defect of the program: report it"),
+    (Advice::Await, "that is a defect of the program: report it"),
+    (Advice::EndSessions, "that is a defect of the program: report it"),
+];
+
+/// The words of the programs; those of the library where their readers can do the same.
+fn text(advice: Advice) -> &'static str {
+    let own = WORDS.iter().find(|(known, _)| *known == advice);
+    own.map_or_else(|| advice.text(), |(_, words)| words)
+}
+
+/// The error that an error is about: that of a part, or of an attempt to reconnect.
+fn place(error: &Error) -> &Error {
+    if let Error::NotReopened { why: cause, .. } | Error::Member { cause, .. } = error {
+        return place(cause);
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_initiator::scsi::Lun;
+
+    use super::*;
+
+    /// A reader of a program knows no function of the library.
+    #[test]
+    fn no_advice_is_in_the_words_of_the_library() {
+        for advice in Advice::ALL {
+            let words = words(*advice, &Error::Closed);
+            for part in ["::", "_patience", "spawn_blocking", "connect again", "open it"] {
+                assert!(!words.contains(part), "{advice:?}: {words}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_the_fact_and_the_command_that_helps() {
+        let target = "iscsi://192.0.2.1:3260/iqn.2026-01.org.example:disk".to_owned();
+        let error = Error::NoSuchUnit { lun: Lun::new(7).unwrap(), target };
+        let sentence = "the target has no logical unit 7; iscsi-util luns \
+                        iscsi://192.0.2.1:3260/iqn.2026-01.org.example:disk lists its units";
+        assert_eq!(error.sentence(), sentence);
+        let part = Error::Member { member: "member 1".to_owned(), cause: error.into() };
+        assert_eq!(part.sentence(), format!("member 1: {sentence}"));
+        assert_eq!(io::Error::from(part).sentence(), format!("member 1: {sentence}"));
+        let volume =
+            iscsi_volume::Error::Unit { member: "member 0".to_owned(), cause: Error::Closed };
+        assert_eq!(volume.sentence(), "member 0: the session is closed; run the command again");
+        let file = io::Error::from(io::ErrorKind::NotFound);
+        assert_eq!(file.sentence(), "entity not found; check the path");
+    }
+
+    /// What waits, waits by an option that each program has.
+    #[test]
+    fn who_may_wait_is_told_how() {
+        let address = "192.0.2.1:3260".parse().unwrap();
+        let error = Error::from(iscsi_initiator::ConnectError::Refused { address });
+        assert_eq!(
+            error.sentence(),
+            "nothing listens at 192.0.2.1:3260; check the port, and that the target is running, or wait for it (--wait 5min)"
+        );
+    }
+}
