@@ -230,7 +230,7 @@ impl Requests {
             return Err(format!("the request {id} comes after {}; ids rise", self.last));
         }
         if self.known.len() >= MAX_REQUESTS {
-            return Err(format!("more than {MAX_REQUESTS} requests at once"));
+            return Err(format!("more than {MAX_REQUESTS} concurrent requests"));
         }
         self.last = id;
         let class = class.clone();

@@ -13,6 +13,7 @@ use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
+use crate::amounts::{beside, out_of_source};
 use crate::classes::ClassesError;
 use crate::passes::NotConverging;
 use crate::refusal::Refusal;
@@ -74,9 +75,8 @@ pub enum Error {
     Shrunk(Arc<str>),
     /// More is to be copied than the destination holds.
     #[error(
-        "destination too small: it holds {capacity} ({} bytes) and the source has {needed} \
-         ({} bytes); choose a larger one",
-        capacity.0, needed.0
+        "destination too small: it holds {} and the source has {}; choose a larger one, or copy a part with --length",
+        beside(*capacity, *needed), beside(*needed, *capacity)
     )]
     TooSmall {
         /// What the destination holds.
@@ -85,10 +85,7 @@ pub enum Error {
         needed: Size,
     },
     /// The part to copy does not lie in the source.
-    #[error(
-        "source too short: it has {has} ({} bytes), and --offset {}{} asks for more; ask for less",
-        has.0, offset.0, length.map_or_else(String::new, |len| format!(" with --length {}", len.0))
-    )]
+    #[error("source too short: it has {}", out_of_source(*offset, *length, *has))]
     OutOfSource {
         /// Where it shall begin.
         offset: Size,
@@ -99,9 +96,9 @@ pub enum Error {
     },
     /// More is to be copied than the destination holds from that place on.
     #[error(
-        "destination too small: from byte {} on it holds {rest} ({} bytes), and {needed} ({} bytes) are to \
-         be copied; choose a larger one, or another --destination-offset",
-        place.0, rest.0, needed.0
+        "destination too small: from --destination-offset {place} on it holds {}, and {} are to be copied; choose a larger \
+         destination, or a smaller --destination-offset",
+        beside(*rest, *needed), beside(*needed, *rest)
     )]
     NoRoom {
         /// Where the copy shall begin.
@@ -113,9 +110,7 @@ pub enum Error {
     },
     /// A stream turned out to be longer than the destination.
     #[error(
-        "destination too small: it holds {capacity} ({} bytes) and the source has more; choose a \
-         larger one",
-        capacity.0
+        "destination too small: it holds {capacity} and the source has more; choose a larger one"
     )]
     Overflow {
         /// What the destination holds.
@@ -173,9 +168,8 @@ pub enum Error {
     },
     /// All is copied but what the medium of the source did not give.
     #[error(
-        "source {source_name}: {unreadable} ({} bytes) in {places} could not be read and are left out; \
+        "source {source_name}: {unreadable} in {places} could not be read and are left out; \
          everything else was written and flushed{}",
-        unreadable.0,
         if *.has_checkpoint { "; the checkpoint says where, and --resume tries again" } else { "" }
     )]
     Unreadable {
@@ -279,7 +273,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The socket for orders is another process's.
-    #[error("control socket {}: another process takes its orders there; name another path", .0.display())]
+    #[error("control socket {}: another process listens there; end it, or choose another path", .0.display())]
     ControlTaken(PathBuf),
     /// There are no classes to share.
     #[error("share {}: {reason}", path.display())]
@@ -304,7 +298,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// The copy was told to stop while writes were under way that did not end in a moment.
-    #[error("interrupted with {under_way} under way, which may be written or not")]
+    #[error("interrupted with {under_way} in flight, which may be written or not")]
     Abandoned {
         /// The bytes of those writes.
         under_way: Size,

@@ -30,7 +30,7 @@ impl Choice {
     fn over(self, sessions: usize, value: usize) -> Self {
         let reason = match (sessions, value == self.value) {
             (0 | 1, true) => return self,
-            (0 | 1, false) => format!("{}; no more may be under way", self.reason),
+            (0 | 1, false) => format!("{}; no more may be in flight", self.reason),
             (sessions, _) => format!("{sessions} sessions; for each: {}", self.reason),
         };
         Self { value, reason }
@@ -135,7 +135,7 @@ fn choose_queue_depth(
             Choice::new(depth, choice.reason)
         }
         (QueueDepth::Auto, None) => {
-            Choice::new(local, "no link lies between: enough to read and write at once")
+            Choice::new(local, "no link lies between: enough to read and write concurrently")
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     fn several_sessions_have_one_queue() {
         let one = Choice::new(8, "8 MiB under way");
         assert_eq!(one.clone().over(1, 8), one);
-        assert_eq!(one.clone().over(1, 4).reason, "8 MiB under way; no more may be under way");
+        assert_eq!(one.clone().over(1, 4).reason, "8 MiB under way; no more may be in flight");
         let three = Choice::new(24, "3 sessions; for each: 8 MiB under way");
         assert_eq!(one.over(3, 24), three);
     }

@@ -9,6 +9,7 @@
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
+//! | [`named_units`] | whether the numbers for programs say their units |
 //! | [`output`] | standard output and standard error |
 //! | [`credentials`], [`password_file`] | which unit gets which password; the file that one is read from |
 //! | [`boxed`] | futures that are compiled where they are made |
@@ -30,6 +31,7 @@ pub mod host_lock;
 pub mod log;
 mod manual;
 pub mod named_socket;
+pub mod named_units;
 pub mod output;
 pub mod password_file;
 pub mod place;

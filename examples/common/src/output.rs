@@ -4,14 +4,19 @@
 //! the places have done where such text comes in: none moves a cursor, changes a colour or reverses what follows on a terminal.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use iscsi_initiator::printable;
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{block_in_place, spawn_blocking};
 
+use crate::failure::plain;
+use crate::log::time_stamp;
 use crate::stop::Stop;
+
+/// What the line of a warning begins with.
+const WARNING: &str = "warning: ";
 
 /// Writes lines to standard output. A reader that takes nothing is not waited for once the work
 /// shall stop.
@@ -19,7 +24,7 @@ use crate::stop::Stop;
 /// # Errors
 /// What the system says, or [`ErrorKind::Interrupted`] when the text was not taken before the end.
 pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
-    write_all(printable_lines(&text), stop).await
+    write_all(printable_lines(&plain(&text)), stop).await
 }
 
 /// Writes an object to standard output, as a line.
@@ -65,11 +70,23 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
     }
 }
 
-/// Puts whole lines on standard error. That nobody is there who hears them is no reason to end.
+/// Puts whole lines on standard error. Where that is no terminal, and so probably a log file, warnings have a time stamp. That nobody is there who hears them is no reason to end.
 /// Whoever waits until they are taken, the sessions go on; see [`aside`].
 pub fn say(lines: &str) {
-    let lines = printable_lines(lines);
+    let is_terminal = io::stderr().is_terminal();
+    let lines =
+        stamped(&printable_lines(&plain(lines)), (!is_terminal).then(time_stamp).as_deref());
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
+}
+
+/// The lines, with the time stamp before each warning.
+fn stamped(lines: &str, time_stamp: Option<&str>) -> String {
+    let Some(time_stamp) = time_stamp else { return lines.to_owned() };
+    let stamp = |line: &str| match line.strip_prefix(WARNING) {
+        Some(text) => format!("{time_stamp} {WARNING}{text}"),
+        None => line.to_owned(),
+    };
+    lines.split('\n').map(stamp).collect::<Vec<_>>().join("\n")
 }
 
 /// Does what may block. A worker of a runtime leaves its other tasks to another thread before, so
@@ -99,6 +116,15 @@ mod tests {
         assert_eq!(lines.lines().count(), 4);
         assert!(lines.ends_with("\n\nlast \u{78c1}\u{76d8}\n") && lines.contains("\\u{1b}[2J"));
         assert_eq!(printable_lines(&lines), lines);
+    }
+
+    #[test]
+    fn warnings_have_a_time_stamp_in_a_log_file() {
+        let lines =
+            "copied 1 MiB\nwarning: the source was changed\na warning: no line of its own\n";
+        assert_eq!(stamped(lines, None), lines);
+        let expected = lines.replace("\nwarning", "\n2026-01-31T12:00:00Z warning");
+        assert_eq!(stamped(lines, Some("2026-01-31T12:00:00Z")), expected);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Discard {
         let members = json!({
             "offset": self.offset.0,
             "length": self.length.0,
-            "discarded_bytes": bytes,
+            "bytes_discarded": bytes,
             "unmapped_reads_zeros": reads_zeros,
         });
         Report::new(text, members)

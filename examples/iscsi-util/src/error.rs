@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// A unit that tells more extents than were asked for.
     #[error(
-        "the unit tells more than {told} extents: --offset {next} shows those behind them, and --max N more at once"
+        "the unit has more than {told} extents; --offset {next} shows the next ones, --max N shows more"
     )]
     MoreExtents {
         /// How many it has told.
@@ -70,7 +70,7 @@ pub enum Error {
     Interrupted,
     /// The program was told to stop while it changed the unit, and what was under way did not end in a
     /// moment.
-    #[error("interrupted with {0} under way, which may still be carried out")]
+    #[error("interrupted with {0} in progress, which may still be carried out")]
     Abandoned(&'static str),
     /// The answer cannot be told.
     #[error("standard output: {0}")]

@@ -1,6 +1,7 @@
 //! The logical units of a target: REPORT LUNS (SPC-4 §6.33), and a few questions to each.
 
 use clap::Args;
+use iscsi_examples_common::failure::plain;
 use iscsi_initiator::scsi::{Lun, StandardInquiry};
 use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Capacity, Error as InitiatorError, LogicalUnit, Session};
@@ -112,9 +113,9 @@ impl Unit {
             "vendor": inquiry.map(|inquiry| inquiry.vendor.trim()),
             "product": inquiry.map(|inquiry| inquiry.product.trim()),
             "revision": inquiry.map(|inquiry| inquiry.revision.trim()),
-            "bytes": self.capacity.map(|capacity| capacity.bytes()),
-            "block_size": self.capacity.map(|capacity| capacity.block_size),
-            "error": self.error.as_ref().map(ToString::to_string),
+            "capacity_bytes": self.capacity.map(|capacity| capacity.bytes()),
+            "block_size_bytes": self.capacity.map(|capacity| capacity.block_size),
+            "error": self.error.as_ref().map(|error| plain(&error.to_string())),
         })
     }
 }

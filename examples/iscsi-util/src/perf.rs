@@ -21,7 +21,7 @@ use crate::table::Table;
 
 const MIN_SIZE: Size = Size(512);
 const MAX_SIZE: Size = Size(64 << 20);
-/// The most bytes under way at once.
+/// The most bytes in flight.
 const MAX_IN_FLIGHT: Size = Size(1 << 30);
 /// More would crowd out whoever else uses the target.
 const MAX_SESSIONS: i64 = 64;
@@ -179,15 +179,15 @@ impl Perf {
         let direction = if self.write { "write" } else { "read" };
         let pattern = if self.random { "random" } else { "sequential" };
         let mut table = Table::default();
-        let how = format!("{direction}, {pattern}, {} each, {} at once", self.size, self.depth);
+        let how = format!("{direction}, {pattern}, {} each, {} concurrent", self.size, self.depth);
         table.push(["load", &how]);
         measured.tell(&mut table);
         let mut report = Report::new(table.to_string(), measured.to_json());
         report.members.extend([
             ("direction".to_owned(), json!(direction)),
             ("pattern".to_owned(), json!(pattern)),
-            ("size".to_owned(), json!(self.size.0)),
-            ("depth".to_owned(), json!(self.depth)),
+            ("io_size_bytes".to_owned(), json!(self.size.0)),
+            ("queue_depth".to_owned(), json!(self.depth)),
         ]);
         report
     }

@@ -182,7 +182,7 @@ impl Reads {
             }
             ReadLimit::Queue => self.explain_queue(),
             ReadLimit::Target => (
-                "the target: it answers pings at once, but not the reads".to_owned(),
+                "the target: it answers pings immediately, but not the reads".to_owned(),
                 Some(SLOW.to_owned()),
             ),
             ReadLimit::Network => {
@@ -204,10 +204,10 @@ impl Reads {
             self.all_there_is("queue", self.under_way)
         } else {
             let (under_way, wanted) = (Size(self.under_way), Size(self.wanted));
-            format!("the queue: {under_way} under way, where the plan wants {wanted}")
+            format!("the queue: {under_way} in flight, where the plan wants {wanted}")
         };
         let Some(window) = self.full_window else { return (verdict, Some(DEEPER.to_owned())) };
-        verdict += &format!("; the command window is full, {window} at once");
+        verdict += &format!("; the command window is full, {window} commands");
         (verdict, Some(WIDER.to_owned()))
     }
 
@@ -224,7 +224,7 @@ impl Reads {
     }
 }
 
-const DEEPER: &str = "read more at once: a larger --depth";
+const DEEPER: &str = "read more concurrently: a larger --depth";
 const WIDER: &str = "on the target: a wider command window (LIO: default_cmdsn_depth)";
 const SLOW: &str = "look at its disks and its processor";
 
@@ -287,7 +287,7 @@ mod tests {
         let shallow = Reads { under_way: 1 << 20, wanted: 8 << 20, ..reads("9mbit", 101, 101) };
         assert_eq!(shallow.limit(&link(None)), ReadLimit::Queue);
         let (verdict, remedy) = shallow.explain(&link(None));
-        assert_eq!(verdict, "the queue: 1 MiB under way, where the plan wants 8 MiB");
+        assert_eq!(verdict, "the queue: 1 MiB in flight, where the plan wants 8 MiB");
         assert!(remedy.unwrap().contains("--depth"));
         // Where data queue nevertheless, more of them would only queue longer.
         let queued = Reads { ping: reads("9mbit", 890, 260).ping, ..shallow };
@@ -304,7 +304,7 @@ mod tests {
         for reads in [narrow, few] {
             assert_eq!(reads.limit(&link(None)), ReadLimit::Queue);
             let (verdict, remedy) = reads.explain(&link(None));
-            assert!(verdict.ends_with("; the command window is full, 4 at once"), "{verdict}");
+            assert!(verdict.ends_with("; the command window is full, 4 commands"), "{verdict}");
             assert!(remedy.is_some_and(|remedy| remedy.contains("command window")));
         }
     }

@@ -117,7 +117,7 @@ impl Question<'_> {
         Ceiling {
             limit: Limit::Queue,
             rate: rate(under_way, self.round_trip(), trips),
-            because: format!("{depth} writes of {} under way, {each}", Size(io_size)),
+            because: format!("{depth} writes of {} in flight, {each}", Size(io_size)),
             remedy: self.fewer_round_trips().or_else(|| self.deeper_queue()),
         }
     }
@@ -149,7 +149,10 @@ impl Question<'_> {
         let (depth, wanted) = (u64::from(self.workload.1), self.commands_wanted());
         match self.terms.window.map(u64::from) {
             Some(window) if depth >= window => self.wider_window(window),
-            _ => Some(format!("hand in more at once: a queue depth of {}", wanted.max(depth + 1))),
+            _ => Some(format!(
+                "submit more concurrently: a queue depth of {}",
+                wanted.max(depth + 1)
+            )),
         }
     }
 
@@ -159,7 +162,7 @@ impl Question<'_> {
         Some(Ceiling {
             limit: Limit::CommandWindow,
             rate: rate(under_way, self.round_trip(), self.round_trips()),
-            because: format!("the target takes {window} commands at once"),
+            because: format!("the target accepts {window} concurrent commands"),
             remedy: self.wider_window(window.into()),
         })
     }
@@ -167,7 +170,10 @@ impl Question<'_> {
     fn wider_window(&self, window: u64) -> Option<String> {
         let wanted = self.commands_wanted().max(window.saturating_mul(2));
         if window >= MAX_WINDOW {
-            return Some("longer writes, or more sessions: no LIO takes more at once".to_owned());
+            return Some(
+                "longer writes, or more sessions: LIO accepts no more concurrent commands"
+                    .to_owned(),
+            );
         }
         let command = self.portal_group.set_window(wanted);
         Some(format!(

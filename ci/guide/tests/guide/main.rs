@@ -7,6 +7,7 @@
 
 mod bites;
 mod folder;
+mod odd_inputs;
 mod pages;
 mod shell;
 mod text;

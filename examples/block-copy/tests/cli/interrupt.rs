@@ -107,6 +107,26 @@ async fn so_does_a_terminal_that_is_gone() {
     stopped_by("-HUP").await;
 }
 
+/// `timeout` signals the program, and then the program's process group.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_that_comes_twice_is_one() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (mut child, input) = waiting(&rig).await;
+    // Its flush does not end, so that it is still there when the further signals come.
+    rig.server.with(|target| target.hold());
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    signal(&child, "-INT");
+    let mut said = String::new();
+    errors.read_line(&mut said).unwrap();
+    assert!(said.contains("stopping"), "{said}");
+    signal(&child, "-INT");
+    signal(&child, "-TERM");
+    let output = ends(child).await;
+    errors.read_to_string(&mut said).unwrap();
+    drop(input);
+    was_interrupted(&Output { stderr: said.into_bytes(), ..output }, &["4 KiB"]);
+}
+
 /// When a session drops, the kernel sends SIGHUP, the shell sends it again, and what ends the rest of the session sends
 /// SIGTERM. All of them together are one wish to stop.
 #[tokio::test(flavor = "multi_thread")]
@@ -262,9 +282,9 @@ async fn while_a_lost_session_is_opened_again() {
     let output = ends(child).await;
     // The answer of the first write may have been lost with the session.
     let answered =
-        ["4 KiB under way, which may be written or not", "4 KiB were written and not flushed"];
-    let lost = ["8 KiB under way, which may be written or not"];
-    let is_lost = String::from_utf8_lossy(&output.stderr).contains("8 KiB under way");
+        ["4 KiB in flight, which may be written or not", "4 KiB were written and not flushed"];
+    let lost = ["8 KiB in flight, which may be written or not"];
+    let is_lost = String::from_utf8_lossy(&output.stderr).contains("8 KiB in flight");
     was_interrupted(&output, if is_lost { &lost } else { &answered });
     drop(connection);
 }
@@ -280,7 +300,7 @@ async fn while_a_busy_unit_is_waited_for() {
     input.write_all(&pattern(CHUNK)).unwrap();
     until(&mut child, || rig.server.with(|target| target.commands().len()) > before + 2).await;
     signal(&child, "-TERM");
-    was_interrupted(&ends(child).await, &["4 KiB under way", "4 KiB were written and not flushed"]);
+    was_interrupted(&ends(child).await, &["4 KiB in flight", "4 KiB were written and not flushed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -349,7 +369,7 @@ async fn while_standard_output_is_full() {
     let mut output = child.stdout.take().unwrap();
     output.read_exact(&mut [0]).unwrap();
     signal(&child, "-TERM");
-    was_interrupted(&ends(child).await, &["1 MiB under way, which may be written or not"]);
+    was_interrupted(&ends(child).await, &["1 MiB in flight, which may be written or not"]);
 }
 
 /// The copy is complete, but nobody takes the object that says so.

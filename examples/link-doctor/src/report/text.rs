@@ -106,7 +106,7 @@ impl Report {
         let ping = test.loaded().map_or_else(unknown, millis);
         let mut lines = vec![
             Line::new("arrived", goodput, amount),
-            Line::new("under way", under_way, "reads at once"),
+            Line::new("in flight", under_way, "concurrent reads"),
             Line::new("ping meanwhile", ping, "the median; its answer waits behind data"),
         ];
         let tcp = self.facts.info.smoothed_rtt;

@@ -85,7 +85,7 @@ fn a_short_queue_of_many_round_trips_is_lifted_by_longer_bursts() {
     let writes = writes(&facts(Some("1gbit")), (MIB, 2), |_, _| {});
     let lowest = writes.lowest().unwrap();
     assert_eq!(lowest.limit, Limit::Queue);
-    assert_eq!(lowest.because, "2 writes of 1 MiB under way, 5 round trips each");
+    assert_eq!(lowest.because, "2 writes of 1 MiB in flight, 5 round trips each");
     let remedy = lowest.remedy.as_deref().unwrap();
     let keys = "set parameter InitialR2T=No MaxBurstLength=1048576 FirstBurstLength=1048576";
     assert!(remedy.contains(keys), "{remedy}");
@@ -122,7 +122,7 @@ fn a_queue_below_the_window_is_ours_to_deepen() {
     let writes =
         writes(&facts(Some("1gbit")), (131_072, 8), |_, terms| terms.unsolicited = 131_072);
     let remedy = ceiling(&writes, Limit::Queue).remedy.as_deref().unwrap();
-    assert_eq!(remedy, "hand in more at once: a queue depth of 96");
+    assert_eq!(remedy, "submit more concurrently: a queue depth of 96");
 }
 
 #[test]
