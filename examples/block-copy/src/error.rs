@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_copy::{Difference, NbdError, Progress};
+use iscsi_examples_common::amounts::{beside, beyond_the_end, exact};
 use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
@@ -13,7 +14,6 @@ use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
-use crate::amounts::{beside, out_of_source};
 use crate::classes::ClassesError;
 use crate::passes::NotConverging;
 use crate::refusal::Refusal;
@@ -85,7 +85,7 @@ pub enum Error {
         needed: Size,
     },
     /// The part to copy does not lie in the source.
-    #[error("source too short: it has {}", out_of_source(*offset, *length, *has))]
+    #[error("source too short: {}", beyond_the_end(*offset, *length, *has))]
     OutOfSource {
         /// Where it shall begin.
         offset: Size,
@@ -96,9 +96,9 @@ pub enum Error {
     },
     /// More is to be copied than the destination holds from that place on.
     #[error(
-        "destination too small: from --destination-offset {place} on it holds {}, and {} are to be copied; choose a larger \
+        "destination too small: from --destination-offset {} on it holds {}, and {} are to be copied; choose a larger \
          destination, or a smaller --destination-offset",
-        beside(*rest, *needed), beside(*needed, *rest)
+        exact(*place), beside(*rest, *needed), beside(*needed, *rest)
     )]
     NoRoom {
         /// Where the copy shall begin.

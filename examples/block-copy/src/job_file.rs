@@ -218,7 +218,12 @@ fn entry(name: String, text: JobText) -> Result<Entry, String> {
         }
     }
     words.extend(["--".to_owned(), text.source, text.destination]);
-    let args = Args::try_parse_from(words).map_err(|error| told(sentence(&error.to_string())))?;
+    let args = Args::try_parse_from(words).map_err(|error| {
+        let complaint = sentence(&error.to_string());
+        // An option of a job has no words behind it, which the tip is about.
+        let what = complaint.split("; to pass").next().unwrap_or_default();
+        told(format!("{what}; block-copy --help lists the options"))
+    })?;
     Ok(Entry { name, class: text.class.map(Spanned::into_inner), args })
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Connection {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// Nobody listens there.
-    #[error("nobody keeps classes there; start block-copy with --control at this path first")]
+    #[error("no process keeps classes there; start block-copy with --control at this path first")]
     Nobody,
     /// The connection has ended.
     #[error("the process that keeps the classes is gone")]

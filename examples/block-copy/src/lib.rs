@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
-mod amounts;
 pub mod args;
 mod bar_line;
 mod claims;

@@ -5,6 +5,7 @@
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`help`] | headings of options, examples, what the manual page says beside them |
 //! | [`failure`] | how a failure is told to programs |
+//! | [`amounts`] | amounts of bytes in sentences, and the length of a range |
 //! | [`host_lock`] | that two processes of this host do not work on one thing |
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |
@@ -22,6 +23,7 @@
 //! | [`mod@unit`] | the unit that the command line names, and who opens it |
 #![forbid(unsafe_code)]
 
+pub mod amounts;
 pub mod boxed;
 pub mod command_line;
 pub mod credentials;

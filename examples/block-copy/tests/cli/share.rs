@@ -215,8 +215,8 @@ async fn what_cannot_be_shared_is_told_before_anything_is_copied() {
         let both = [&image, &*url, "--progress", "none", "--share", path];
         block_copy(&[&both[..], options].concat())
     };
-    fails(&share(&nowhere, &[]), 1, &["share ", "nowhere: nobody keeps classes there; start"]);
-    fails(&share(&image, &[]), 1, &["share ", "nobody keeps classes there"]);
+    fails(&share(&nowhere, &[]), 1, &["share ", "nowhere: no process keeps classes there; start"]);
+    fails(&share(&image, &[]), 1, &["share ", "no process keeps classes there"]);
     fails(&share(&socket, &["--class", "three"]), 1, &["there is no class \"three\""]);
     fails(&share(&socket, &["--class", "one"]), 1, &["there are classes below \"one\""]);
     let files = [&image, "/dev/null", "--progress", "none", "--share", &socket];
