@@ -274,7 +274,7 @@ mod tests {
         let classes = classes();
         let class = Class::new(rate("1mbit"));
         let twice = classes.add("backup", None, class).unwrap_err().to_string();
-        assert_eq!(twice, "there are two classes \"backup\"");
+        assert_eq!(twice, "there are two classes \"backup\"; give one of them another name");
         let unknown = classes.add("x", Some("y"), class).unwrap_err().to_string();
         assert_eq!(unknown, "there is no class \"y\"; check its spelling");
         assert!(classes.paying(Some("x")).is_err());

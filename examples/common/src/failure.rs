@@ -52,7 +52,7 @@ impl From<Fault> for Kind {
 #[must_use]
 pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
     if let Value::Object(members) = &mut known {
-        members.insert("error".to_owned(), json!(plain(error)));
+        members.insert("error".to_owned(), json!(error));
         members.insert("kind".to_owned(), json!(kind.name()));
     }
     known

@@ -40,7 +40,7 @@ pub async fn print_object(object: &Value, stop: &Stop) -> io::Result<()> {
 pub fn json_line(object: &Value) -> String {
     let mut line = String::new();
     // Outside of strings there is ASCII only, and control characters below 0x20 are escaped already.
-    for character in object.to_string().chars() {
+    for character in plain(&object.to_string()).chars() {
         let mut bytes = [0; 4];
         let text = character.encode_utf8(&mut bytes);
         if printable(text) == *text {

@@ -1,7 +1,6 @@
 //! The logical units of a target: REPORT LUNS (SPC-4 §6.33), and a few questions to each.
 
 use clap::Args;
-use iscsi_examples_common::failure::plain;
 use iscsi_initiator::scsi::{Lun, StandardInquiry};
 use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Capacity, Error as InitiatorError, LogicalUnit, Session};
@@ -115,7 +114,7 @@ impl Unit {
             "revision": inquiry.map(|inquiry| inquiry.revision.trim()),
             "capacity_bytes": self.capacity.map(|capacity| capacity.bytes()),
             "block_size_bytes": self.capacity.map(|capacity| capacity.block_size),
-            "error": self.error.as_ref().map(|error| plain(&error.to_string())),
+            "error": self.error.as_ref().map(ToString::to_string),
         })
     }
 }

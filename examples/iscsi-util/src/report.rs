@@ -1,6 +1,5 @@
 //! What came of it.
 
-use iscsi_examples_common::failure::plain;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -40,7 +39,7 @@ impl Report {
         object.extend([
             ("command".to_owned(), json!(command)),
             ("complete".to_owned(), json!(end.is_none())),
-            ("error".to_owned(), json!(end.map(|error| plain(&error.to_string())))),
+            ("error".to_owned(), json!(end.map(ToString::to_string))),
             ("kind".to_owned(), json!(end.map(|error| error.kind().name()))),
         ]);
         Value::Object(object)

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use iscsi_examples_common::failure::plain;
 use iscsi_initiator::tuning::{
     Autotuning, Bandwidth, Buffer, Choice, Diagnosis, Granted, Interface, Limits, Plan, Rtt,
     TcpInfo,
@@ -42,7 +41,7 @@ impl Report {
             "read": self.read.as_ref().map(|test| self.read_json(test)),
             "write": writes(&self.writes),
             "complete": self.end.is_none(),
-            "error": self.end.as_ref().map(|error| plain(&error.to_string())),
+            "error": self.end.as_ref().map(ToString::to_string),
             "kind": self.end.as_ref().map(|error| error.kind().name()),
         })
     }
