@@ -88,7 +88,8 @@ impl Row {
 
 /// The last line, behind what a copy begins with and warnings, if there are no others before it.
 fn sentence(printed: &str) -> Option<&str> {
-    let (before, last) = printed.trim_end().rsplit_once('\n').unwrap_or(("", printed.trim_end()));
+    let printed = printed.trim_end();
+    let (before, last) = printed.rsplit_once('\n').unwrap_or(("", printed));
     let is_known = |line: &str| line.starts_with("copying ") || line.starts_with("warning: ");
     before.lines().all(is_known).then_some(last)
 }

@@ -42,7 +42,7 @@ impl World {
             let number = random();
             let [high, low, ..] = number.to_le_bytes();
             let mut world = Self { network: format!("127.{high}.{low}."), servers: Vec::new() };
-            if world.serve(number).await {
+            if Box::pin(world.serve(number)).await {
                 return world;
             }
         }
