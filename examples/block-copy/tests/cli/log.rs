@@ -105,9 +105,9 @@ async fn a_narrower_terminal_keeps_no_row_of_the_bar() {
     let mut resize = Command::new("stty");
     let resized = resize.args(["cols", "20"]).stdin(Stdio::from(narrower)).status().unwrap();
     assert!(resized.success());
-    read_until(&|said| said.contains(UP));
     signal(&child, "-TERM");
-    read_until(&|said| said.contains("interrupted"));
+    let said = read_until(&|said| said.contains("interrupted"));
+    assert!(said.contains(UP), "the upper rows stay: {said:?}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
