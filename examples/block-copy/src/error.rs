@@ -297,7 +297,7 @@ pub enum Error {
     /// The copy was told to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The copy was told to stop while writes were under way that did not end in a moment.
+    /// A signal stopped the copy while writes were in flight that did not end in a moment.
     #[error("interrupted with {under_way} in flight, which may be written or not")]
     Abandoned {
         /// The bytes of those writes.

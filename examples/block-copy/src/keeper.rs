@@ -99,7 +99,7 @@ pub(crate) struct Connection {
 /// Why a class cannot be shared.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Nobody listens there.
+    /// No process listens there.
     #[error("no process keeps classes there; start block-copy with --control at this path first")]
     Nobody,
     /// The connection has ended.

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn program(output: &OutputArgs) -> Program {
     Program {
         name: "block-copy",
-        stopping: "stopping when the requests in flight have ended; a second signal, more than 1 s later, stops immediately",
+        stopping: "stopping when the requests in flight have ended; a second signal stops immediately",
         usually: output.usually(),
         say,
     }

@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn several_sessions_have_one_queue() {
-        let one = Choice::new(8, "8 MiB under way");
+        let one = Choice::new(8, "8 MiB in flight");
         assert_eq!(one.clone().over(1, 8), one);
-        assert_eq!(one.clone().over(1, 4).reason, "8 MiB under way; no more may be in flight");
-        let three = Choice::new(24, "3 sessions; for each: 8 MiB under way");
+        assert_eq!(one.clone().over(1, 4).reason, "8 MiB in flight; no more may be in flight");
+        let three = Choice::new(24, "3 sessions; for each: 8 MiB in flight");
         assert_eq!(one.over(3, 24), three);
     }
 

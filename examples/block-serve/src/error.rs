@@ -29,7 +29,7 @@ pub enum Error {
     /// There is no password for it, or one for two hosts.
     #[error(transparent)]
     Password(#[from] CredentialsError),
-    /// Nobody can listen there.
+    /// The program cannot listen there.
     #[error("cannot listen at {address}: {cause}{}", address.advice(cause.kind()))]
     Listen {
         /// Where.
@@ -37,7 +37,7 @@ pub enum Error {
         /// The system's reason.
         cause: io::Error,
     },
-    /// Somebody listens there already.
+    /// Another process listens there already.
     #[error(
         "cannot listen at {0}: another process listens there; end it, or choose another address"
     )]

@@ -10,7 +10,7 @@ use serde_json::json;
 
 const PROGRAM: Program = Program {
     name: "block-serve",
-    stopping: "stopping when the requests in flight are answered and all data are flushed; a second signal, more than 1 s later, stops immediately",
+    stopping: "stopping when all requests are answered and flushed; a second signal stops immediately",
     usually: Usually::Warnings,
     say,
 };

@@ -58,19 +58,7 @@ pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
     known
 }
 
-/// The text of an error without the numbers that Rust adds to those of the system, as in " (os error 2)".
-#[must_use]
-pub fn plain(text: &str) -> String {
-    const NUMBER: &str = " (os error ";
-    let mut parts = text.split(NUMBER);
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| match part.split_once(')') {
-        Some((number, rest)) if number.bytes().all(|digit| digit.is_ascii_digit()) => text + rest,
-        _ => text + NUMBER + part,
-    })
-}
-
-/// What to do about an error of the system.
+/// Returns advice about an error of the system.
 #[must_use]
 pub fn file_advice(kind: io::ErrorKind) -> &'static str {
     const ADVICE: [(io::ErrorKind, &str); 10] = [
@@ -86,6 +74,18 @@ pub fn file_advice(kind: io::ErrorKind) -> &'static str {
         (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
     ];
     ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
+}
+
+/// The text of an error without the numbers that Rust adds to those of the system, as in " (os error 2)".
+#[must_use]
+pub fn plain(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut parts = text.split(NUMBER);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|digit| digit.is_ascii_digit()) => text + rest,
+        _ => text + NUMBER + part,
+    })
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`amounts`] | amounts of bytes in sentences, and the length of a range |
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`help`] | headings of options, examples, what the manual page says beside them |
-//! | [`failure`] | how a failure is told to programs |
-//! | [`amounts`] | amounts of bytes in sentences, and the length of a range |
+//! | [`failure`] | how a failure is reported to programs |
 //! | [`host_lock`] | that two processes of this host do not work on one thing |
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |

@@ -70,13 +70,26 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
     }
 }
 
-/// Puts whole lines on standard error. Where that is no terminal, and so probably a log file, warnings have a time stamp. That nobody is there who hears them is no reason to end.
-/// Whoever waits until they are taken, the sessions go on; see [`aside`].
+/// Writes whole lines to standard error. An error is ignored: a closed standard error does not end
+/// the program. Sessions continue while the caller waits for a slow reader; see [`aside`].
 pub fn say(lines: &str) {
+    // What is no terminal is probably a log file.
     let is_terminal = io::stderr().is_terminal();
     let lines =
         stamped(&printable_lines(&plain(lines)), (!is_terminal).then(time_stamp).as_deref());
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
+}
+
+/// Runs work that may block. A worker of a runtime first gives its other tasks to another thread,
+/// so that sessions continue meanwhile.
+///
+/// # Panics
+/// In a `LocalSet` of a runtime with several workers, since no other thread can take its tasks.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// The lines, with the time stamp before each warning.
@@ -87,18 +100,6 @@ fn stamped(lines: &str, time_stamp: Option<&str>) -> String {
         None => line.to_owned(),
     };
     lines.split('\n').map(stamp).collect::<Vec<_>>().join("\n")
-}
-
-/// Does what may block. A worker of a runtime leaves its other tasks to another thread before, so
-/// that a session is driven on meanwhile.
-///
-/// # Panics
-/// In a `LocalSet` of a runtime with several workers, whose tasks nobody else can take.
-pub fn aside<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
-        _ => work(),
-    }
 }
 
 #[cfg(test)]

@@ -56,14 +56,16 @@ impl Stop {
         Self::new().1
     }
 
-    /// A wish that SIGINT, SIGTERM and SIGHUP express: at the first of them `tell` says so on standard error.
-    /// A further SIGINT or SIGTERM ends the process with `status`, unless it comes within a second of the first signal. So does the first signal where nobody takes
-    /// what `tell` says. From now on none of them ends the process by itself, and a file that grows beyond its
-    /// limit (SIGXFSZ) does not either. A thread of its own waits for them until the process ends,
-    /// whatever else is stuck.
+    /// Creates a wish to stop that SIGINT, SIGTERM and SIGHUP express: at the first of them `tell` says so on
+    /// standard error, the second SIGINT or SIGTERM ends the process with `status`. So does the first signal if
+    /// the message of `tell` is not read. From now on none of them ends the process by itself, and a file that
+    /// grows beyond its limit (SIGXFSZ) does not either. A thread of its own waits for them until the process
+    /// ends, whatever else is stuck.
     ///
     /// SIGHUP means that the terminal is gone. It stays ignored where it was ignored at the start (`nohup`). It
-    /// never counts as a further signal: the kernel and the shell both send it when one session drops.
+    /// never counts as the second signal: the kernel and the shell both send it when one session drops.
+    ///
+    /// Signals within a second of the first one count as part of it.
     ///
     /// # Errors
     /// When the system does not let the process have its signals, or a thread.

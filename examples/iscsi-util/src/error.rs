@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// A unit that tells more extents than were asked for.
     #[error(
-        "the unit has more than {told} extents; --offset {next} shows the next ones, --max N shows more"
+        "the unit reports more than {told} extents: --offset {next} shows those behind them, and --max N shows more together"
     )]
     MoreExtents {
         /// How many it has told.
@@ -83,9 +83,9 @@ pub enum Error {
     /// The program was told to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The program was told to stop while it changed the unit, and what was under way did not end in a
-    /// moment.
-    #[error("interrupted with {0} in progress, which may still be carried out")]
+    /// A signal stopped the program while it changed the unit, and the requests in flight did not end
+    /// in a moment.
+    #[error("interrupted with {0} in flight, which may still be executed")]
     Abandoned(&'static str),
     /// The answer cannot be told.
     #[error("standard output: {0}")]

@@ -10,7 +10,7 @@ use serde_json::json;
 
 const PROGRAM: Program = Program {
     name: "iscsi-util",
-    stopping: "stopping when the requests in flight have ended; a second signal, more than 1 s later, stops immediately",
+    stopping: "stopping when the requests in flight have ended; a second signal stops immediately",
     usually: Usually::Warnings,
     say,
 };

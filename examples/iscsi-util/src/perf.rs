@@ -179,7 +179,7 @@ impl Perf {
         let direction = if self.write { "write" } else { "read" };
         let pattern = if self.random { "random" } else { "sequential" };
         let mut table = Table::default();
-        let how = format!("{direction}, {pattern}, {} each, {} concurrent", self.size, self.depth);
+        let how = format!("{direction}, {pattern}, {} each, {} in flight", self.size, self.depth);
         table.push(["load", &how]);
         measured.tell(&mut table);
         let mut report = Report::new(table.to_string(), measured.to_json());

@@ -23,7 +23,7 @@ impl Agreed {
     pub fn new(negotiated: &Negotiated, window: Option<u32>) -> Self {
         let mut terms = transfers(negotiated);
         terms.extend(rest(negotiated));
-        terms.push(term("CommandWindow", window, "concurrent commands that the target accepts"));
+        terms.push(term("CommandWindow", window, "commands that the target accepts"));
         Self(terms)
     }
 

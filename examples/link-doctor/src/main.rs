@@ -10,7 +10,7 @@ use serde_json::json;
 
 const PROGRAM: Program = Program {
     name: "link-doctor",
-    stopping: "ending with what was measured so far; a second signal, more than 1 s later, ends immediately",
+    stopping: "ending with what was measured so far; a second signal ends immediately",
     usually: Usually::Warnings,
     say,
 };

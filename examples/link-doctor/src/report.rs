@@ -84,7 +84,7 @@ impl Report {
 /// What the tuner says of a limiter holds for any work; these say what it is for reads by this program.
 const OF_READS: [(Limiter, &str); 3] = [
     (Limiter::Target, "it had the commands, and their data were not all here"),
-    (Limiter::QueueDepth, "all requests in flight were on the link"),
+    (Limiter::QueueDepth, "everything in flight was on its way"),
     (Limiter::Destination, "this program had not asked for more yet"),
 ];
 

@@ -207,7 +207,7 @@ impl Reads {
             format!("the queue: {under_way} in flight, where the plan wants {wanted}")
         };
         let Some(window) = self.full_window else { return (verdict, Some(DEEPER.to_owned())) };
-        verdict += &format!("; the command window is full, {window} commands");
+        verdict += &format!("; the command window of {window} is full");
         (verdict, Some(WIDER.to_owned()))
     }
 
@@ -224,7 +224,7 @@ impl Reads {
     }
 }
 
-const DEEPER: &str = "read more concurrently: a larger --depth";
+const DEEPER: &str = "keep more reads in flight: a larger --depth";
 const WIDER: &str = "on the target: a wider command window (LIO: default_cmdsn_depth)";
 const SLOW: &str = "look at its disks and its processor";
 
@@ -304,7 +304,7 @@ mod tests {
         for reads in [narrow, few] {
             assert_eq!(reads.limit(&link(None)), ReadLimit::Queue);
             let (verdict, remedy) = reads.explain(&link(None));
-            assert!(verdict.ends_with("; the command window is full, 4 commands"), "{verdict}");
+            assert!(verdict.ends_with("; the command window of 4 is full"), "{verdict}");
             assert!(remedy.is_some_and(|remedy| remedy.contains("command window")));
         }
     }

@@ -150,7 +150,7 @@ impl Question<'_> {
         match self.terms.window.map(u64::from) {
             Some(window) if depth >= window => self.wider_window(window),
             _ => Some(format!(
-                "submit more concurrently: a queue depth of {}",
+                "allow more writes in flight: a queue depth of {}",
                 wanted.max(depth + 1)
             )),
         }
@@ -162,7 +162,7 @@ impl Question<'_> {
         Some(Ceiling {
             limit: Limit::CommandWindow,
             rate: rate(under_way, self.round_trip(), self.round_trips()),
-            because: format!("the target accepts {window} concurrent commands"),
+            because: format!("the target accepts {window} commands"),
             remedy: self.wider_window(window.into()),
         })
     }
@@ -171,8 +171,7 @@ impl Question<'_> {
         let wanted = self.commands_wanted().max(window.saturating_mul(2));
         if window >= MAX_WINDOW {
             return Some(
-                "longer writes, or more sessions: LIO accepts no more concurrent commands"
-                    .to_owned(),
+                "longer writes, or more sessions: no LIO accepts more commands".to_owned(),
             );
         }
         let command = self.portal_group.set_window(wanted);

@@ -126,10 +126,10 @@ async fn without_an_answer(arguments: &[&str], access: Access, codes: [u8; 2], e
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_were_not_answered_are_told() {
     let discard = ["discard", "--offset", "0", "--length", "1M", "--yes"];
-    let error = "interrupted with a discard in progress, which may still be carried out";
+    let error = "interrupted with a discard in flight, which may still be executed";
     without_an_answer(&discard, Access::Unmap, [0x42; 2], error).await;
     let write = ["perf", "--write", "--yes", "--depth", "1"];
-    let error = "interrupted with writes in progress, which may still be carried out";
+    let error = "interrupted with writes in flight, which may still be executed";
     without_an_answer(&write, Access::Write, [0x2a, 0x8a], error).await;
     without_an_answer(&["perf"], Access::Read, [0x28, 0x88], "interrupted").await;
 }

@@ -68,7 +68,7 @@ async fn random_reads_take_as_many_sessions_as_they_are_told() {
     let options = ["--seconds", "1", "--random", "--sessions", "3"];
     let text = says(&[&["perf", &rig.url()][..], &options].concat());
     assert!(
-        text.starts_with("load      read, random, 4 KiB each, 32 concurrent\nsessions  3\n"),
+        text.starts_with("load      read, random, 4 KiB each, 32 in flight\nsessions  3\n"),
         "{text}"
     );
     assert!(text.contains("Mbit/s\nlatency   min "), "{text}");

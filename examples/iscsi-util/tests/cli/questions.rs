@@ -255,7 +255,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
     let object = object(&output);
     assert_eq!((&object["complete"], &object["kind"]), (&false.into(), &"caller".into()));
     assert_eq!(object["extents"].as_array().unwrap().len(), 2);
-    let error = "the unit has more than 2 extents; --offset 2097152 shows the next ones, --max N shows more";
+    let error = "the unit reports more than 2 extents: --offset 2097152 shows those behind them, and --max N shows more together";
     assert_eq!(object["error"], error);
     let rest = tells(&["extents", &rig.url(), "--offset", "2097152", "--max", "2"]);
     assert_eq!(

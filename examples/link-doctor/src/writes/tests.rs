@@ -122,7 +122,7 @@ fn a_queue_below_the_window_is_ours_to_deepen() {
     let writes =
         writes(&facts(Some("1gbit")), (131_072, 8), |_, terms| terms.unsolicited = 131_072);
     let remedy = ceiling(&writes, Limit::Queue).remedy.as_deref().unwrap();
-    assert_eq!(remedy, "submit more concurrently: a queue depth of 96");
+    assert_eq!(remedy, "allow more writes in flight: a queue depth of 96");
 }
 
 #[test]
