@@ -55,10 +55,10 @@ pub(crate) enum Fund {
 #[derive(Debug, thiserror::Error)]
 pub enum ClassesError {
     /// There is none of that name.
-    #[error("there is no class {0:?}")]
+    #[error("there is no class {0:?}; check its spelling")]
     Unknown(String),
     /// There is one of that name.
-    #[error("there are two classes {0:?}")]
+    #[error("there are two classes {0:?}; give one of them another name")]
     Twice(String),
     /// Requests wait in those below it only.
     #[error("there are classes below {0:?}; name one of them")]
@@ -274,9 +274,9 @@ mod tests {
         let classes = classes();
         let class = Class::new(rate("1mbit"));
         let twice = classes.add("backup", None, class).unwrap_err().to_string();
-        assert_eq!(twice, "there are two classes \"backup\"");
+        assert_eq!(twice, "there are two classes \"backup\"; give one of them another name");
         let unknown = classes.add("x", Some("y"), class).unwrap_err().to_string();
-        assert_eq!(unknown, "there is no class \"y\"");
+        assert_eq!(unknown, "there is no class \"y\"; check its spelling");
         assert!(classes.paying(Some("x")).is_err());
         assert!(classes.set_rate(Some("backup"), rate("11mbit")).is_err());
     }

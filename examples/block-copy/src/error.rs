@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_copy::{Difference, NbdError, Progress};
+use iscsi_examples_common::amounts::{beside, beyond_the_end, exact};
 use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
@@ -76,9 +77,8 @@ pub enum Error {
     Shrunk(Arc<str>),
     /// More is to be copied than the destination holds.
     #[error(
-        "destination too small: it holds {capacity} ({} bytes) and the source has {needed} \
-         ({} bytes); choose a larger one",
-        capacity.0, needed.0
+        "destination too small: it holds {} and the source has {}; choose a larger one, or copy a part with --length",
+        beside(*capacity, *needed), beside(*needed, *capacity)
     )]
     TooSmall {
         /// The capacity of the destination.
@@ -87,10 +87,7 @@ pub enum Error {
         needed: Size,
     },
     /// The part to copy does not lie in the source.
-    #[error(
-        "source too short: it has {has} ({} bytes), and --offset {}{} asks for more; ask for less",
-        has.0, offset.0, length.map_or_else(String::new, |len| format!(" with --length {}", len.0))
-    )]
+    #[error("source too short: {}", beyond_the_end(*offset, *length, *has))]
     OutOfSource {
         /// Where it shall begin.
         offset: Size,
@@ -101,9 +98,9 @@ pub enum Error {
     },
     /// More is to be copied than the destination holds from that place on.
     #[error(
-        "destination too small: from byte {} on it holds {rest} ({} bytes), and {needed} ({} bytes) are to \
-         be copied; choose a larger one, or another --destination-offset",
-        place.0, rest.0, needed.0
+        "destination too small: from --destination-offset {} on it holds {}, and {} are to be copied; choose a larger \
+         destination, or a smaller --destination-offset",
+        exact(*place), beside(*rest, *needed), beside(*needed, *rest)
     )]
     NoRoom {
         /// Where the copy shall begin.
@@ -115,9 +112,7 @@ pub enum Error {
     },
     /// A stream turned out to be longer than the destination.
     #[error(
-        "destination too small: it holds {capacity} ({} bytes) and the source has more; choose a \
-         larger one",
-        capacity.0
+        "destination too small: it holds {capacity} and the source has more; choose a larger one"
     )]
     Overflow {
         /// The capacity of the destination.
@@ -175,9 +170,8 @@ pub enum Error {
     },
     /// All is copied but what the medium of the source did not give.
     #[error(
-        "source {source_name}: {unreadable} ({} bytes) in {places} could not be read and are left out; \
+        "source {source_name}: {unreadable} in {places} could not be read and are left out; \
          everything else was written and flushed{}",
-        unreadable.0,
         if *.has_checkpoint { "; the checkpoint says where, and --resume tries again" } else { "" }
     )]
     Unreadable {
@@ -281,7 +275,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The socket for orders is another process's.
-    #[error("control socket {}: another process takes its orders there; name another path", .0.display())]
+    #[error("control socket {}: another process listens there; end it, or choose another path", .0.display())]
     ControlTaken(PathBuf),
     /// There are no classes to share.
     #[error("share {}: {reason}", path.display())]

@@ -159,12 +159,15 @@ async fn locate(args: &Args) -> Result<[Location; 2], Error> {
 
 /// What is kept of a copy is a regular file: a device of that name is somebody's data.
 fn check_side_files(args: &Args) -> Result<(), Error> {
-    let kept = [&args.resumption.checkpoint, &args.delta.digests];
-    let is_other = |path: &&PathBuf| path.metadata().is_ok_and(|file| !file.is_file());
-    if kept.into_iter().flatten().any(|path| is_other(&path)) {
-        return Err(Error::Usage(
-            "--checkpoint and --digests are regular files, and there is something else; name another path",
-        ));
+    let kept = [
+        (&args.resumption.checkpoint, "--checkpoint is no regular file; name another path"),
+        (&args.delta.digests, "--digests is no regular file; name another path"),
+    ];
+    let is_other = |path: &PathBuf| path.metadata().is_ok_and(|file| !file.is_file());
+    for (path, complaint) in kept {
+        if path.as_ref().is_some_and(is_other) {
+            return Err(Error::Usage(complaint));
+        }
     }
     Ok(())
 }

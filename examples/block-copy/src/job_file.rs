@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 
 use clap::Parser;
+use iscsi_examples_common::command_line::sentence;
+use iscsi_examples_common::failure::file_advice;
 use iscsi_initiator::shaping::{Class, Rate};
 use iscsi_initiator::tuning::{Size, SizeError};
 use serde::Deserialize;
@@ -81,7 +83,8 @@ impl JobFile {
         let file = path.to_owned();
         // It may be a pipe.
         let text = spawn_blocking(|| fs::read_to_string(file)).await.map_err(io::Error::from);
-        let text = text.flatten().map_err(|cause| failed(cause.to_string()))?;
+        let text = text.flatten();
+        let text = text.map_err(|cause| failed(format!("{cause}{}", file_advice(cause.kind()))))?;
         let file = if is_shared { Self::parse_any(&text) } else { Self::parse(&text) };
         file.map_err(failed)
     }
@@ -101,7 +104,7 @@ impl JobFile {
         let file: FileText = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(text, span.start));
             let message = error.message().replace('\n', " ");
-            format!("line {line}: {message}")
+            format!("line {line}: {message}; correct the line")
         })?;
         let classes = classes(file.rate.as_deref(), file.class)?;
         let mut jobs = Vec::new();
@@ -109,7 +112,7 @@ impl JobFile {
         for (index, job) in file.job.into_iter().enumerate() {
             let name = job.name.clone().unwrap_or_else(|| format!("job {}", index + 1));
             if !names.insert(name.clone()) {
-                return Err(format!("there are two jobs {name:?}"));
+                return Err(format!("there are two jobs {name:?}; give one of them another name"));
             }
             if let Some(class) = &job.class {
                 classes.paying(Some(class.get_ref())).map_err(|error| {
@@ -119,7 +122,10 @@ impl JobFile {
             let entry = entry(name, job)?;
             let destination = entry.args.destination.clone().unwrap_or_default();
             if destination != "/dev/null" && !destinations.insert(destination) {
-                return Err(format!("job {:?}: another one has the same destination", entry.name));
+                return Err(format!(
+                    "job {:?}: another job has this destination as well; choose another destination",
+                    entry.name
+                ));
             }
             jobs.push(entry);
         }
@@ -151,7 +157,10 @@ fn classes(root: Option<&str>, mut texts: BTreeMap<String, ClassText>) -> Result
             texts.iter().find(|(_, text)| is_ready(text)).map(|(name, _)| name.clone())
         else {
             let names: Vec<_> = texts.into_keys().collect();
-            return Err(format!("classes below each other: {}", names.join(", ")));
+            return Err(format!(
+                "classes below each other: {}; give one of them another parent, or none",
+                names.join(", ")
+            ));
         };
         let Some(text) = texts.remove(&name) else { continue };
         let added = class(&text).and_then(|class| {
@@ -179,16 +188,20 @@ fn class(text: &ClassText) -> Result<Class, String> {
 fn entry(name: String, text: JobText) -> Result<Entry, String> {
     let told = |error: String| format!("job {name:?}: {error}");
     if [&text.source, &text.destination].contains(&&"-".to_owned()) {
-        return Err(told("there is one standard input and output, and there are many jobs".into()));
+        return Err(told(
+            "standard input and output are not available to jobs; name a file or a unit".to_owned(),
+        ));
     }
     let mut words = vec!["block-copy".to_owned()];
     for (option, value) in &text.options {
         if OF_PROGRAM.contains(&option.as_str()) {
-            return Err(told(format!("{option} is of all jobs: it stands on the command line")));
+            return Err(told(format!(
+                "{option} counts for all jobs; write --{option} on the command line instead"
+            )));
         }
         if option == ELSEWHERE {
             return Err(told(
-                "the jobs of a file have its classes, and share no others".to_owned(),
+                "the jobs of a file have its classes; leave share out, or run the copy alone with --share".to_owned(),
             ));
         }
         match value {
@@ -200,20 +213,18 @@ fn entry(name: String, text: JobText) -> Result<Entry, String> {
             | toml::Value::Datetime(_)
             | toml::Value::Array(_)
             | toml::Value::Table(_) => {
-                return Err(told(format!("{option} is a word, a number, true or false")));
+                return Err(told(format!("write {option} as a word, a number, true or false")));
             }
         }
     }
     words.extend(["--".to_owned(), text.source, text.destination]);
-    let args = Args::try_parse_from(words).map_err(|error| told(sentence(&error.to_string())))?;
+    let args = Args::try_parse_from(words).map_err(|error| {
+        let complaint = sentence(&error.to_string());
+        // An option of a job has no words behind it, which the tip is about.
+        let what = complaint.split("; to pass").next().unwrap_or_default();
+        told(format!("{what}; block-copy --help lists the options"))
+    })?;
     Ok(Entry { name, class: text.class.map(Spanned::into_inner), args })
-}
-
-/// The first paragraph of a complaint, which says all, as one line.
-fn sentence(complaint: &str) -> String {
-    let first = complaint.split("\n\n").next().unwrap_or_default();
-    let words: Vec<_> = first.trim_start_matches("error:").split_whitespace().collect();
-    words.join(" ")
 }
 
 #[cfg(test)]
@@ -283,15 +294,15 @@ mod tests {
             ),
             (with("sessions = 65"), "job \"job 1\": invalid value '65'"),
             (with("speed = 65"), "unexpected argument '--speed'"),
-            (with("json = true"), "json is of all jobs"),
-            (with("share = \"p\""), "share no others"),
-            (with("verify = []"), "verify is a word"),
-            (with(job), "job \"job 2\": another one has the same destination"),
+            (with("json = true"), "json counts for all jobs"),
+            (with("share = \"p\""), "leave share out"),
+            (with("verify = []"), "write verify as a word"),
+            (with(job), "job \"job 2\": another job has this destination"),
             (
                 with("name = \"n\"\n[[job]]\nname = \"n\"\nsource = \"a\"\ndestination = \"c\""),
                 "two jobs \"n\"",
             ),
-            (job.replace("\"a\"", "\"-\""), "one standard input"),
+            (job.replace("\"a\"", "\"-\""), "not available to jobs"),
             (with("[class.a]\nparent = \"a\""), "classes below each other: a"),
             (with("[class.a]\nparent = \"b\""), "class \"a\": there is no class \"b\""),
             (with("[class.a]\nrate = \"2mbit\"\nceil = \"1mbit\""), "exceeds the ceil"),

@@ -48,7 +48,7 @@ impl Documented for Args {
             ),
             (
                 "130",
-                "Interrupted by SIGINT, SIGTERM or SIGHUP. A second SIGINT or SIGTERM ends it immediately.",
+                "Interrupted by SIGINT, SIGTERM or SIGHUP. A second SIGINT or SIGTERM, more than a second later, ends it immediately.",
             ),
         ],
         environment: &[LOGIN_VARIABLE, TARGET_LOGIN_VARIABLE, LOG_VARIABLE],

@@ -130,10 +130,11 @@ impl Progress {
         say(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
     }
 
-    /// Says something between two lines, or above the bar.
+    /// Says something above the bar, or between two lines and with a time stamp as these.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
-            Display::Bar(_) | Display::Lines(_) => say(&format!("{text}\n")),
+            Display::Bar(_) => say(&format!("{text}\n")),
+            Display::Lines(_) => say(&format!("{} {text}\n", log::time_stamp())),
             Display::Nothing => {}
         }
     }

@@ -39,7 +39,8 @@ impl Span {
     pub(crate) fn check(self, source: &Source, destination: &Destination) -> Result<(), Error> {
         let Self { offset, length, .. } = self;
         if let Some(has) = source.length()
-            && offset.checked_add(length.unwrap_or(0)).is_none_or(|end| end > has)
+            && (offset.checked_add(length.unwrap_or(0)).is_none_or(|end| end > has)
+                || (self.is_part() && offset >= has))
         {
             let (offset, length) = (Size(offset), length.map(Size));
             return Err(Error::OutOfSource { offset, length, has: Size(has) });

@@ -1,9 +1,9 @@
 //! The terminal on standard error, which may go away while a bar is on it.
 
 use std::io::{self, IsTerminal, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use console::Term;
+use console::{Term, measure_text_width};
 use indicatif::{ProgressDrawTarget, TermLike};
 
 /// How often a bar is drawn in a second at most.
@@ -14,8 +14,7 @@ pub(crate) fn draw_target() -> ProgressDrawTarget {
     if !stderr().is_terminal() {
         return ProgressDrawTarget::hidden();
     }
-    let terminal = Terminal { terminal: Term::buffered_stderr(), is_gone: AtomicBool::new(false) };
-    ProgressDrawTarget::term_like_with_hz(Box::new(terminal), RATE)
+    ProgressDrawTarget::term_like_with_hz(Box::new(Terminal::new(Term::buffered_stderr())), RATE)
 }
 
 /// The columns of the terminal by now; `None` where there is none.
@@ -25,13 +24,22 @@ pub(crate) fn columns() -> Option<usize> {
 
 /// A terminal to which nothing more is written once it has refused something. The bar would end the program otherwise:
 /// it takes an error of its terminal for impossible.
+///
+/// The bar is a line of its own. A terminal that becomes narrower wraps it, so that it has several rows, of which the bar would
+/// clear the last one only.
 #[derive(Debug)]
 struct Terminal {
     terminal: Term,
     is_gone: AtomicBool,
+    /// Columns of the line since it was cleared.
+    shown: AtomicUsize,
 }
 
 impl Terminal {
+    const fn new(terminal: Term) -> Self {
+        Self { terminal, is_gone: AtomicBool::new(false), shown: AtomicUsize::new(0) }
+    }
+
     fn unless_gone(&self, write: impl FnOnce(&Term) -> io::Result<()>) -> io::Result<()> {
         if !self.is_gone.load(Ordering::Relaxed) && write(&self.terminal).is_err() {
             self.is_gone.store(true, Ordering::Relaxed);
@@ -66,18 +74,50 @@ impl TermLike for Terminal {
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {
+        self.shown.store(0, Ordering::Relaxed);
         self.unless_gone(|terminal| terminal.write_line(text))
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
+        // The spaces up to the last column would be rows of their own on a narrower terminal.
+        if text.chars().all(|character| character == ' ') {
+            return Ok(());
+        }
+        self.shown.fetch_add(measure_text_width(text), Ordering::Relaxed);
         self.unless_gone(|terminal| terminal.write_str(text))
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.unless_gone(Term::clear_line)
+        let rows = rows(self.shown.swap(0, Ordering::Relaxed), self.width());
+        self.unless_gone(|terminal| {
+            for _ in 1..rows {
+                terminal.clear_line()?;
+                terminal.move_cursor_up(1)?;
+            }
+            terminal.clear_line()
+        })
     }
 
     fn flush(&self) -> io::Result<()> {
         self.unless_gone(Term::flush)
+    }
+}
+
+/// The rows that a line has on a terminal of this width.
+fn rows(shown: usize, columns: u16) -> usize {
+    shown.div_ceil(usize::from(columns).max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_row_for_each_part_that_fits() {
+        for (shown, columns, expected) in
+            [(0, 80, 1), (1, 80, 1), (80, 80, 1), (80, 79, 2), (80, 40, 2), (81, 40, 3), (5, 0, 5)]
+        {
+            assert_eq!(rows(shown, columns), expected, "{shown} {columns}");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub enum Error {
     #[error(transparent)]
     Password(#[from] CredentialsError),
     /// The program cannot listen there.
-    #[error("{address}: {cause}")]
+    #[error("cannot listen at {address}: {cause}{}", address.advice(cause.kind()))]
     Listen {
         /// Where.
         address: Address,
@@ -39,7 +39,9 @@ pub enum Error {
         cause: io::Error,
     },
     /// Another process listens there already.
-    #[error("{0}: another process listens there")]
+    #[error(
+        "cannot listen at {0}: another process listens there; end it, or choose another address"
+    )]
     Taken(Address),
     /// The sockets that were handed over cannot be used.
     #[error("a socket that was handed over (LISTEN_FDS): {0}")]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
+use iscsi_examples_common::failure::file_advice;
 use iscsi_examples_common::named_socket::{NamedSocket, SocketAccess};
 use iscsi_initiator::SocketOptions;
 use listenfd::ListenFd;
@@ -44,6 +45,20 @@ impl fmt::Display for Address {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+impl Address {
+    /// What to do where the system does not let the program listen there.
+    pub(crate) fn advice(&self, kind: io::ErrorKind) -> &'static str {
+        match (self, kind) {
+            (Self::Unix(_), _) => file_advice(kind),
+            (Self::Tcp(_), io::ErrorKind::AddrNotAvailable) => {
+                "; choose an address of this host, as tcp:127.0.0.1:10809"
+            }
+            (Self::Tcp(_), io::ErrorKind::PermissionDenied) => "; choose a port from 1024 on",
+            (Self::Tcp(_), _) => "; check the host and the port",
         }
     }
 }

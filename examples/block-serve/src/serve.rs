@@ -60,8 +60,8 @@ impl Ready {
         let portals: Vec<_> = opened.disks().into_iter().flat_map(portals).collect();
         json!({
             "ready": true,
-            "bytes": device.capacity(),
-            "block_size": device.limits().block_size,
+            "capacity_bytes": device.capacity(),
+            "block_size_bytes": device.limits().block_size,
             "addresses": self.addresses(args),
             "portals": portals,
         })

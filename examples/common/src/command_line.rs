@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::exit;
 
-use clap::Command;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Command, Error};
 use serde_json::Value;
 
 use crate::failure::{self, Kind};
@@ -13,6 +14,9 @@ use crate::help::{self, Documented};
 use crate::manual;
 use crate::output::{json_line, say};
 use crate::standard_output;
+
+/// The exit status of a wrong command line.
+const WRONG: i32 = 2;
 
 /// Reads the command line. A wrong one ends the process with status 2 and tells why on standard
 /// error; where it asks for `--json`, also as an object on standard output, with what is `known`.
@@ -31,7 +35,7 @@ pub fn parse<A: Documented>(known: Value) -> A {
     let help = asked_for_help(&command, &arguments);
     let is_short = help.as_ref().is_some_and(|words| words.iter().any(|word| word == "-h"));
     let command = if is_short { help::short(command) } else { command };
-    let again = command.clone();
+    let (again, name) = (command.clone(), command.get_name().to_owned());
     let parsed = command.try_get_matches().and_then(|matches| A::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| {
         let may_have_data = arguments.iter().any(|argument| standard_output::is_named_by(argument));
@@ -44,15 +48,15 @@ pub fn parse<A: Documented>(known: Value) -> A {
         if let Some(help) = help {
             again.get_matches_from(help);
         }
-        let complaint = without_urls(error.to_string(), &arguments);
+        let complaint = sentence(&without_urls(complete(error).to_string(), &arguments));
         let wants_object = is_given("--json") || is_given("--json-lines");
         if wants_object && !may_have_data {
-            let object = failure::object(known, &sentence(&complaint), Kind::Caller);
+            let object = failure::object(known, &complaint, Kind::Caller);
             // The status tells it as well.
             drop(io::stdout().write_all(json_line(&object).as_bytes()));
         }
-        say(&complaint);
-        exit(error.exit_code())
+        say(&format!("{name}: {complaint}; see {name} --help\n"));
+        exit(WRONG)
     })
 }
 
@@ -84,16 +88,49 @@ fn without_urls(complaint: String, arguments: &[String]) -> String {
     urls.fold(complaint, |complaint, url| complaint.replace(url, "iscsi://..."))
 }
 
-/// The first paragraph of a complaint, which says all, as one line.
-fn sentence(complaint: &str) -> String {
-    let first = complaint.split("\n\n").next().unwrap_or_default();
-    let words: Vec<_> = first.trim_start_matches("error:").split_whitespace().collect();
-    words.join(" ")
+/// The error with the most similar command first: clap names it last.
+fn complete(mut error: Error) -> Error {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+        let names = names.iter().rev().cloned().collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
+    error
 }
+
+/// A complaint of clap as one line: its first paragraph, which says what is wrong, and its tips.
+#[must_use]
+pub fn sentence(complaint: &str) -> String {
+    let mut paragraphs = complaint.split("\n\n").map(|paragraph| {
+        let words: Vec<_> = paragraph.split_whitespace().collect();
+        words.join(" ")
+    });
+    let first = paragraphs.next().unwrap_or_default();
+    let first = first.trim_start_matches("error:").trim_start().to_owned();
+    let tips = paragraphs.filter(|paragraph| paragraph.starts_with(TIP));
+    tips.fold(first, |sentence, tips| {
+        tips.split(TIP)
+            .map(str::trim)
+            .filter(|tip| !tip.is_empty())
+            .fold(sentence, |sentence, tip| sentence + "; " + tip)
+    })
+}
+
+/// What a tip of clap begins with.
+const TIP: &str = "tip: ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_similar_command_is_named_first() {
+        let command =
+            Command::new("util").subcommands(["discard", "discover", "luns"].map(Command::new));
+        let error = command.try_get_matches_from(["util", "discver"]).unwrap_err();
+        let told = sentence(&complete(error).to_string());
+        let known = "unrecognized subcommand 'discver'; some similar subcommands exist: 'discover', 'discard'";
+        assert_eq!(told, known);
+    }
 
     #[test]
     fn help_is_found_where_a_value_lacks_before_it() {

@@ -61,7 +61,7 @@ pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
 /// Returns advice about an error of the system.
 #[must_use]
 pub fn file_advice(kind: io::ErrorKind) -> &'static str {
-    const ADVICE: [(io::ErrorKind, &str); 9] = [
+    const ADVICE: [(io::ErrorKind, &str); 10] = [
         (io::ErrorKind::NotFound, "; check the path"),
         (io::ErrorKind::PermissionDenied, "; check its permissions"),
         (io::ErrorKind::IsADirectory, "; name a file or a block device"),
@@ -70,7 +70,37 @@ pub fn file_advice(kind: io::ErrorKind) -> &'static str {
         (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
         (io::ErrorKind::AlreadyExists, "; choose another path"),
         (io::ErrorKind::NotADirectory, "; check the path"),
+        (io::ErrorKind::InvalidFilename, "; choose a shorter path"),
         (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
     ];
     ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
+}
+
+/// The text of an error without the numbers that Rust adds to those of the system, as in " (os error 2)".
+#[must_use]
+pub fn plain(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut parts = text.split(NUMBER);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|digit| digit.is_ascii_digit()) => text + rest,
+        _ => text + NUMBER + part,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_system_are_for_nobody() {
+        let missing = io::Error::from_raw_os_error(2).to_string();
+        assert!(missing.contains("(os error 2)"), "{missing}");
+        let text = format!("source a: {missing}; check the path");
+        assert_eq!(plain(&text), "source a: No such file or directory; check the path");
+        for text in ["", "all is well", "a (os error", "a (os error x) b", "(os error 2)"] {
+            assert_eq!(plain(text), text);
+        }
+        assert_eq!(plain("a (os error 2): b (os error 13)"), "a: b");
+    }
 }

@@ -96,7 +96,17 @@ pub fn command<A: Documented>() -> Command {
     ] {
         section(&mut all, title, rows);
     }
-    A::command().args(options()).after_help(examples).after_long_help(all)
+    let command = with_negative_numbers(A::command());
+    command.args(options()).after_help(examples).after_long_help(all)
+}
+
+/// Takes a negative number behind an option for its value, so that the option says which numbers there are.
+fn with_negative_numbers(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
+        if is_option { arg.allow_negative_numbers(true) } else { arg }
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// The options of all programs, each of which stands alone.

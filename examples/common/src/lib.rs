@@ -2,6 +2,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`amounts`] | amounts of bytes in sentences, and the length of a range |
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`help`] | headings of options, examples, what the manual page says beside them |
 //! | [`failure`] | how a failure is reported to programs |
@@ -9,6 +10,7 @@
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
+//! | [`named_units`] | whether the numbers for programs say their units |
 //! | [`output`] | standard output and standard error |
 //! | [`credentials`], [`password_file`] | which unit gets which password; the file that one is read from |
 //! | [`boxed`] | futures that are compiled where they are made |
@@ -22,6 +24,7 @@
 //! | [`mod@unit`] | the unit that the command line names, and who opens it |
 #![forbid(unsafe_code)]
 
+pub mod amounts;
 pub mod boxed;
 pub mod command_line;
 pub mod credentials;
@@ -31,6 +34,7 @@ pub mod host_lock;
 pub mod log;
 mod manual;
 pub mod named_socket;
+pub mod named_units;
 pub mod output;
 pub mod password_file;
 pub mod place;

@@ -112,7 +112,11 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
     socket.set_permissions(Permissions::from_mode(MODE))?;
     let socket = Socket::from(OwnedFd::from(socket));
-    socket.bind(&SockAddr::unix(path)?)?;
+    let address = SockAddr::unix(path).map_err(|_| {
+        let why = "the path is too long for a socket: at most 107 bytes";
+        io::Error::new(ErrorKind::InvalidFilename, why)
+    })?;
+    socket.bind(&address)?;
     if access != SocketAccess::default() {
         let grant = || {
             chown(path, None, access.group)?;
@@ -128,8 +132,11 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
 
 /// Whether a process has left the socket and nobody listens there.
 fn is_left(path: &Path) -> io::Result<bool> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(ErrorKind::AlreadyExists.into());
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if !kind.is_socket() {
+        let what = if kind.is_dir() { "a directory" } else { "a file" };
+        let why = format!("there is {what} that is no socket");
+        return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // Whoever takes no more connections now is there all the same.

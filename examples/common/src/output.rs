@@ -5,14 +5,19 @@
 //! on a terminal.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use iscsi_initiator::printable;
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{block_in_place, spawn_blocking};
 
+use crate::failure::plain;
+use crate::log::time_stamp;
 use crate::stop::Stop;
+
+/// What the line of a warning begins with.
+const WARNING: &str = "warning: ";
 
 /// Writes lines to standard output. A reader that takes nothing is not waited for once the work
 /// shall stop.
@@ -20,7 +25,7 @@ use crate::stop::Stop;
 /// # Errors
 /// What the system says, or [`ErrorKind::Interrupted`] when the text was not taken before the end.
 pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
-    write_all(printable_lines(&text), stop).await
+    write_all(printable_lines(&plain(&text)), stop).await
 }
 
 /// Writes an object to standard output, as a line.
@@ -36,7 +41,7 @@ pub async fn print_object(object: &Value, stop: &Stop) -> io::Result<()> {
 pub fn json_line(object: &Value) -> String {
     let mut line = String::new();
     // Outside of strings there is ASCII only, and control characters below 0x20 are escaped already.
-    for character in object.to_string().chars() {
+    for character in plain(&object.to_string()).chars() {
         let mut bytes = [0; 4];
         let text = character.encode_utf8(&mut bytes);
         if printable(text) == *text {
@@ -69,7 +74,10 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
 /// Writes whole lines to standard error. An error is ignored: a closed standard error does not end
 /// the program. Sessions continue while the caller waits for a slow reader; see [`aside`].
 pub fn say(lines: &str) {
-    let lines = printable_lines(lines);
+    // What is no terminal is probably a log file.
+    let is_terminal = io::stderr().is_terminal();
+    let lines =
+        stamped(&printable_lines(&plain(lines)), (!is_terminal).then(time_stamp).as_deref());
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
 }
 
@@ -83,6 +91,16 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
         _ => work(),
     }
+}
+
+/// The lines, with the time stamp before each warning.
+fn stamped(lines: &str, time_stamp: Option<&str>) -> String {
+    let Some(time_stamp) = time_stamp else { return lines.to_owned() };
+    let stamp = |line: &str| match line.strip_prefix(WARNING) {
+        Some(text) => format!("{time_stamp} {WARNING}{text}"),
+        None => line.to_owned(),
+    };
+    lines.split('\n').map(stamp).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -100,6 +118,15 @@ mod tests {
         assert_eq!(lines.lines().count(), 4);
         assert!(lines.ends_with("\n\nlast \u{78c1}\u{76d8}\n") && lines.contains("\\u{1b}[2J"));
         assert_eq!(printable_lines(&lines), lines);
+    }
+
+    #[test]
+    fn warnings_have_a_time_stamp_in_a_log_file() {
+        let lines =
+            "copied 1 MiB\nwarning: the source was changed\na warning: no line of its own\n";
+        assert_eq!(stamped(lines, None), lines);
+        let expected = lines.replace("\nwarning", "\n2026-01-31T12:00:00Z warning");
+        assert_eq!(stamped(lines, Some("2026-01-31T12:00:00Z")), expected);
     }
 
     #[test]

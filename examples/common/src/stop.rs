@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The time that each of the last steps may take once the work shall stop: the requests in flight, the logout,
 /// the last message. Together they take about three seconds at most. In that time a busy disk flushes, and a
@@ -23,6 +23,9 @@ pub const HASTE: Duration = Duration::from_secs(1);
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
 /// A standard error that takes nothing for so long is not read, and the work may be stuck in it.
 const UNHEARD: Duration = Duration::from_millis(900);
+/// Signals that come within this time of the first one are part of it: `timeout` signals the program and then its process group,
+/// and a terminal signals the group that a script signals as well.
+const ONE_WISH: Duration = Duration::from_secs(1);
 
 /// Whether a program's work shall stop. Clones are the same wish.
 #[derive(Clone, Debug)]
@@ -61,6 +64,8 @@ impl Stop {
     ///
     /// SIGHUP means that the terminal is gone. It stays ignored where it was ignored at the start (`nohup`). It
     /// never counts as the second signal: the kernel and the shell both send it when one session drops.
+    ///
+    /// Signals within a second of the first one count as part of it.
     ///
     /// # Errors
     /// When the system does not let the process have its signals, or a thread.
@@ -135,18 +140,21 @@ fn watch_signals(
         // What is written beyond the limit fails then, and that can be told.
         drop(signal(FILE_SIZE)?);
         ready();
-        press_at_signal(button, tell, &mut signals).await;
+        let first = signals.any().await;
+        press_until_again(button, tell, first, async || signals.order().await).await;
         std::process::exit(status.into())
     })
 }
 
-/// Presses the button at the first signal; returns at the second, or where `tell` is stuck.
-async fn press_at_signal(
+/// Presses the button, since the first signal has come; returns at one that is a wish of its own, or where `tell` is stuck.
+/// `order` waits for the next SIGINT or SIGTERM.
+async fn press_until_again(
     button: StopButton,
     tell: impl FnOnce() + Send + 'static,
-    signals: &mut Signals,
+    first: Wish,
+    mut order: impl AsyncFnMut(),
 ) {
-    let first = signals.any().await;
+    let until = Instant::now() + ONE_WISH;
     let obey = async {
         if timeout(UNHEARD, spawn_blocking(tell)).await.is_ok() {
             button.press();
@@ -156,9 +164,14 @@ async fn press_at_signal(
     let again = async {
         if first == Wish::HangUp {
             // What ends the rest of a session that has dropped, as systemd-logind does, sends SIGTERM as well.
-            signals.order().await;
+            order().await;
         }
-        signals.order().await;
+        loop {
+            order().await;
+            if Instant::now() > until {
+                break;
+            }
+        }
     };
     tokio::select! {
         () = obey => {}
@@ -235,6 +248,8 @@ fn says_ignored(status: &str, signal: SignalKind) -> bool {
 mod tests {
     use std::future::ready;
 
+    use tokio::time::sleep_until;
+
     use super::*;
 
     #[tokio::test]
@@ -260,6 +275,37 @@ mod tests {
         assert_eq!(stop.hurry(sleep(HASTE / 2)).await, Some(()));
         assert_eq!(stop.hurry(pending::<()>()).await, None);
         assert_eq!(stop.unless(ready(7)).await, Some(7), "what has ended counts");
+    }
+
+    /// Signals at these times after the first one, in milliseconds, and the time at which the process ends.
+    async fn ends_at(first: Wish, signals: &[u64]) -> Option<u64> {
+        let (button, stop) = Stop::new();
+        let start = Instant::now();
+        let mut signals = signals.iter().map(|at| start + Duration::from_millis(*at));
+        let order = async || match signals.next() {
+            Some(at) => sleep_until(at).await,
+            None => pending().await,
+        };
+        let ended = press_until_again(button, || {}, first, order);
+        let ended = timeout(Duration::from_secs(60), ended).await.is_ok();
+        assert!(stop.is_requested());
+        ended.then(|| u64::try_from(start.elapsed().as_millis()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signals_within_a_second_of_the_first_are_one_wish() {
+        for (first, signals, end) in [
+            (Wish::Order, &[][..], None),
+            (Wish::Order, &[5], None),
+            (Wish::Order, &[5, 5, 1000], None),
+            (Wish::Order, &[5, 1001], Some(1001)),
+            (Wish::Order, &[3000], Some(3000)),
+            (Wish::HangUp, &[3000], None),
+            (Wish::HangUp, &[5, 3000], Some(3000)),
+            (Wish::HangUp, &[3000, 4000], Some(4000)),
+        ] {
+            assert_eq!(ends_at(first, signals).await, end, "{first:?} {signals:?}");
+        }
     }
 
     #[test]

@@ -53,10 +53,10 @@ fn report(profile: &Profile) -> Report {
     table.push(["unmapped blocks", unmapped]);
     table.push(["write protected", if profile.write_protected { "yes" } else { "no" }]);
     let members = json!({
-        "bytes": bytes.0,
+        "capacity_bytes": bytes.0,
         "blocks": capacity.blocks,
-        "block_size": capacity.block_size,
-        "physical_block_size": capacity.physical_block_size,
+        "block_size_bytes": capacity.block_size,
+        "physical_block_size_bytes": capacity.physical_block_size,
         "provisioning": provisioning,
         "provisioning_management": capacity.provisioning_management,
         "unmapped_reads_zeros": unmapped_reads_zeros,

@@ -1,6 +1,7 @@
 //! Blocks given back: UNMAP (SBC-3 §5.28).
 
 use clap::Args;
+use iscsi_examples_common::amounts::parse_length;
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, Session};
@@ -23,7 +24,7 @@ pub struct Discard {
     /// Bytes of the range.
     ///
     /// A block that is only partly in the range stays as it is.
-    #[arg(long, value_name = "SIZE", help_heading = heading::RANGE)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_length, help_heading = heading::RANGE)]
     pub length: Size,
     /// Agree that the data of the range are lost.
     ///
@@ -48,6 +49,7 @@ impl Discard {
         }
         let work = async |session: &Session, _: &_| {
             let disk = connector.unless(session.disk()).await??;
+            Error::check_range(self.offset, Some(self.length), &disk)?;
             let block_size = disk.block_size();
             if self.whole_blocks(block_size.into()) == 0 {
                 return Err(Error::Usage(format!(
@@ -72,7 +74,7 @@ impl Discard {
         let members = json!({
             "offset": self.offset.0,
             "length": self.length.0,
-            "discarded_bytes": bytes,
+            "bytes_discarded": bytes,
             "unmapped_reads_zeros": reads_zeros,
         });
         Report::new(text, members)

@@ -3,11 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use iscsi_examples_common::amounts::beyond_the_end;
 use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
+use iscsi_initiator::Disk;
+use iscsi_initiator::tuning::Size;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -39,8 +42,20 @@ pub enum Error {
         /// The reason.
         cause: io::Error,
     },
+    /// The range does not lie on the unit.
+    #[error("the unit is too short: {}", beyond_the_end(*offset, *length, *has))]
+    OutOfUnit {
+        /// Where the range begins.
+        offset: Size,
+        /// Bytes of the range, if they are given.
+        length: Option<Size>,
+        /// Bytes of the unit.
+        has: Size,
+    },
     /// A page of vital product data that the unit refuses.
-    #[error("VPD page {page:02x}: {cause}; inquiry --page 0 lists the pages of the unit")]
+    #[error(
+        "the unit refuses VPD page {page:02x}: {cause}; iscsi-util inquiry URL --page 0 lists its pages"
+    )]
     Page {
         /// Its code.
         page: u8,
@@ -82,6 +97,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes sure that a unit has a range; without a length it is one up to the end.
+    pub(crate) fn check_range(offset: Size, length: Option<Size>, disk: &Disk) -> Result<(), Self> {
+        let has = Size(disk.capacity());
+        let end = offset.0.checked_add(length.map_or(1, |length| length.0));
+        let fits = end.is_some_and(|end| end <= has.0);
+        fits.then_some(()).ok_or(Self::OutOfUnit { offset, length, has })
+    }
+
     /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt,
     /// else 1.
     #[must_use]
@@ -96,6 +119,7 @@ impl Error {
             | Self::Volume(_)
             | Self::Described(_)
             | Self::File { .. }
+            | Self::OutOfUnit { .. }
             | Self::Page { .. }
             | Self::MoreExtents { .. }
             | Self::Conflict { .. }
@@ -110,6 +134,7 @@ impl Error {
         match self {
             Self::Usage(_)
             | Self::Password(_)
+            | Self::OutOfUnit { .. }
             | Self::MoreExtents { .. }
             | Self::Conflict { .. } => Kind::Caller,
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),

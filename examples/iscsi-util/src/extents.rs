@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use iscsi_examples_common::amounts::parse_length;
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::device::{Extent, ExtentState};
 use iscsi_initiator::tuning::Size;
@@ -25,7 +26,7 @@ pub struct Extents {
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = heading::RANGE)]
     pub offset: Size,
     /// Bytes of the range [default: up to the end of the unit].
-    #[arg(long, value_name = "SIZE", help_heading = heading::RANGE)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_length, help_heading = heading::RANGE)]
     pub length: Option<Size>,
     /// Most extents to list.
     ///
@@ -65,6 +66,7 @@ impl Extents {
 
     async fn ask(&self, disk: &Disk, answer: &mut Answer) -> Result<(), Error> {
         answer.provisioning_management = disk.profile().capacity.provisioning_management;
+        Error::check_range(self.offset, self.length, disk)?;
         let rest = disk.capacity().saturating_sub(self.offset.0);
         let len = self.length.map_or(rest, |length| length.0);
         let (mut at, end) = (self.offset.0, self.offset.0.saturating_add(len));

@@ -112,8 +112,8 @@ impl Unit {
             "vendor": inquiry.map(|inquiry| inquiry.vendor.trim()),
             "product": inquiry.map(|inquiry| inquiry.product.trim()),
             "revision": inquiry.map(|inquiry| inquiry.revision.trim()),
-            "bytes": self.capacity.map(|capacity| capacity.bytes()),
-            "block_size": self.capacity.map(|capacity| capacity.block_size),
+            "capacity_bytes": self.capacity.map(|capacity| capacity.bytes()),
+            "block_size_bytes": self.capacity.map(|capacity| capacity.block_size),
             "error": self.error.as_ref().map(ToString::to_string),
         })
     }

@@ -21,7 +21,7 @@ use crate::table::Table;
 
 const MIN_SIZE: Size = Size(512);
 const MAX_SIZE: Size = Size(64 << 20);
-/// The most bytes under way at once.
+/// The most bytes in flight.
 const MAX_IN_FLIGHT: Size = Size(1 << 30);
 /// More would crowd out whoever else uses the target.
 const MAX_SESSIONS: i64 = 64;
@@ -186,8 +186,8 @@ impl Perf {
         report.members.extend([
             ("direction".to_owned(), json!(direction)),
             ("pattern".to_owned(), json!(pattern)),
-            ("size".to_owned(), json!(self.size.0)),
-            ("depth".to_owned(), json!(self.depth)),
+            ("io_size_bytes".to_owned(), json!(self.size.0)),
+            ("queue_depth".to_owned(), json!(self.depth)),
         ]);
         report
     }

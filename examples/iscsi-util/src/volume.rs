@@ -203,7 +203,7 @@ impl Described {
         }
         let text = format!("{table}{}", if found.is_ok() { "all is as described\n" } else { "" });
         let mut members = to_json(&description);
-        members["bytes"] = json!(capacity);
+        members["capacity_bytes"] = json!(capacity);
         Ok(Report::new(text, members).ending(found.err()))
     }
 
@@ -215,7 +215,7 @@ impl Described {
             (self.file.display(), volume.members().len(), Size(volume.capacity()));
         let text = format!("{path}: {bytes} over {count} units, all as described\n");
         let mut members = to_json(&description);
-        members["bytes"] = json!(volume.capacity());
+        members["capacity_bytes"] = json!(volume.capacity());
         Ok(Report::new(text, members))
     }
 
@@ -306,15 +306,15 @@ fn described(description: &Description, output: Option<&Path>) -> Report {
 
 fn to_json(description: &Description) -> Value {
     let members = description.members.iter().map(
-        |member| json!({ "url": member.address, "name": member.name, "capacity": member.capacity }),
+        |member| json!({ "url": member.address, "name": member.name, "capacity_bytes": member.capacity }),
     );
     json!({
-        "chunk": description.chunk.bytes(),
+        "chunk_bytes": description.chunk.bytes(),
         "metadata": description.md.map(|md| json!({
             "version": "1.2",
             "set_uuid": md.set_uuid.to_string(),
-            "data_offset": md.data_offset,
-            "data_size": md.data_size,
+            "data_offset_bytes": md.data_offset,
+            "data_size_bytes": md.data_size,
         })),
         "members": members.collect::<Vec<_>>(),
     })

@@ -67,9 +67,9 @@ impl Unit {
             "lun": self.lun,
             "name": self.name,
             "serial_number": self.serial_number,
-            "bytes": self.capacity,
-            "block_size": self.block_size,
-            "longest_transfer": self.longest_transfer,
+            "capacity_bytes": self.capacity,
+            "block_size_bytes": self.block_size,
+            "longest_transfer_bytes": self.longest_transfer,
         })
     }
 }

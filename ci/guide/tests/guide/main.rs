@@ -8,6 +8,7 @@
 mod bites;
 mod folder;
 mod messages;
+mod odd_inputs;
 mod pages;
 mod shell;
 mod text;

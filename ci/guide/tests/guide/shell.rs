@@ -66,7 +66,7 @@ pub(crate) async fn complaints(name: &str, page: &Page) -> Vec<String> {
 }
 
 /// Where the built programs are: beside this test.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().to_owned();
     for program in PROGRAMS {
@@ -158,7 +158,7 @@ async fn execute(place: &Place, script: &str) -> bool {
 fn check(place: &Place, world: &World, at: usize, step: &Step) -> Option<String> {
     let file = |name: String| read(&place.results.join(name));
     let printed = file(format!("{at}.errors")) + &file(at.to_string());
-    let printed = world.as_on_the_page(&printed);
+    let printed = without_time_stamps(&world.as_on_the_page(&printed));
     let Some(shown) = &step.shown else {
         let failed = status(place, at) != Some(0);
         return failed.then(|| format!("line {}: the setup failed:\n{printed}", step.line));
@@ -170,6 +170,17 @@ fn check(place: &Place, world: &World, at: usize, step: &Step) -> Option<String>
             shown.join("\n")
         )
     })
+}
+
+/// The lines as a terminal shows them: only in a log file do warnings have a time stamp.
+pub(crate) fn without_time_stamps(printed: &str) -> String {
+    let without = |line: &str| match line.split_once("Z warning: ") {
+        Some((stamp, text)) if stamp.starts_with("20") && !stamp.contains(' ') => {
+            format!("warning: {text}\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    printed.lines().map(without).collect()
 }
 
 /// The steps that fail although the page does not say so by `echo $?` below.

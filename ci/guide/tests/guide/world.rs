@@ -10,6 +10,7 @@
 //! | 192.0.2.7 | `iqn.2026-01.org.example:safe`, unit 0, with CHAP in both directions |
 //! | 192.0.2.8, 192.0.2.9 | `iqn.2026-01.org.example:array`, unit 0: two ports of an array, the first one preferred |
 //! | 192.0.2.10 | `iqn.2026-01.org.example:group`, which redirects each login to 192.0.2.6 |
+//! | 192.0.2.11 | `iqn.2026-01.org.example:fixed` with the unit 0, which is write protected |
 //! | 192.0.2.20 | `iqn.2026-01.org.example:far`, unit 0, 40 ms away |
 //! | 192.0.2.99 | nothing listens |
 
@@ -41,7 +42,7 @@ impl World {
             let number = random();
             let [high, low, ..] = number.to_le_bytes();
             let mut world = Self { network: format!("127.{high}.{low}."), servers: Vec::new() };
-            if world.serve(number).await {
+            if Box::pin(world.serve(number)).await {
                 return world;
             }
         }
@@ -85,6 +86,8 @@ impl World {
             permanent: false,
             after_authentication: false,
         });
+        let fixed = target("fixed", unit());
+        fixed.units.values().for_each(|unit| unit.disk.set_read_only(true));
         let far = target("far", unit());
         let groups = PortGroups::new([
             PortGroup::new(1, [1]).preferred(),
@@ -94,7 +97,15 @@ impl World {
         let port = |number| {
             target("array", shared.clone()).with_port(TargetPort::new(groups.clone(), number))
         };
-        let near = [(5, disk), (6, other), (7, safe), (8, port(1)), (9, port(2)), (10, group)];
+        let near = [
+            (5, disk),
+            (6, other),
+            (7, safe),
+            (8, port(1)),
+            (9, port(2)),
+            (10, group),
+            (11, fixed),
+        ];
         let near = near.into_iter().map(|(host, config)| (host, config, Duration::ZERO));
         for (host, config, delay) in near.chain([(20, far, FAR)]) {
             let address = self.here(&format!("{DOCUMENTATION}{host}:3260"));

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::amounts::parse_length;
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::tuning::Size;
 
@@ -17,7 +18,7 @@ pub struct ContentArgs {
     #[arg(long, value_name = "SIZE", default_value = "0", help_heading = heading::ENDS)]
     pub offset: Size,
     /// Number of bytes to copy [default: up to the end of the source].
-    #[arg(long, value_name = "SIZE", help_heading = heading::ENDS)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_length, help_heading = heading::ENDS)]
     pub length: Option<Size>,
     /// Where in the destination the first byte goes.
     ///

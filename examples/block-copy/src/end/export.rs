@@ -76,7 +76,7 @@ impl ExportEnd {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "kind": "export", "name": &*self.name, "bytes": self.device.capacity() })
+        json!({ "kind": "export", "name": &*self.name, "capacity_bytes": self.device.capacity() })
     }
 }
 

@@ -231,11 +231,11 @@ impl UnitEnd {
             "vendor": profile.vendor,
             "product": profile.product,
             "serial_number": profile.serial_number,
-            "bytes": self.disk.capacity(),
+            "capacity_bytes": self.disk.capacity(),
             "block_size_bytes": self.disk.block_size(),
             "command_bytes": self.disk.max_transfer(),
             "sessions": self.sessions().len(),
-            "round_trip_ms": self.round_trip().map(|trip| trip.as_secs_f64() * 1e3),
+            "rtt_ms": self.round_trip().map(|trip| trip.as_secs_f64() * 1e3),
             "negotiated": negotiated,
             "tuning": self.plan().as_ref().map(tuning::to_json),
         })

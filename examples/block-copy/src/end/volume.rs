@@ -99,7 +99,7 @@ impl VolumeEnd {
         json!({
             "kind": "volume",
             "name": &*self.name,
-            "bytes": self.volume.capacity(),
+            "capacity_bytes": self.volume.capacity(),
             "chunk_bytes": self.volume.stripe().chunk().bytes(),
             "members": self.units.iter().map(UnitEnd::to_json).collect::<Vec<_>>(),
         })

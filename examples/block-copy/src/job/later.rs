@@ -49,8 +49,8 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
     boxed(async move {
         let (VerifyMode::Digests, Some(path)) = (args.content.verify, &args.delta.digests) else {
             return Err(Error::Usage(
-            "name <SOURCE> and <DESTINATION>; only --verify=digests with --digests FILE needs nothing but a \
-             <DESTINATION>",
+            "the <DESTINATION> is missing; name it behind the <SOURCE> (one place alone is enough only for --verify=digests \
+             with --digests FILE)",
         )
         .into());
         };

@@ -140,7 +140,7 @@ async fn a_stream_that_turns_out_too_long() {
     let image = pattern(MIB as usize + 1);
     let arguments = ["-", &rig.url(), "--io-size", "64k", "--progress", "none"];
     let output = block_copy_with_input(&arguments, &image);
-    fails(&output, 1, &["too small", "1048576", "the source has more"]);
+    fails(&output, 1, &["too small: it holds 1 MiB and the source has more"]);
     let output = block_copy_with_input(&arguments, &image[1..]);
     assert!(output.status.success(), "a stream that just fits is refused");
 }

@@ -162,8 +162,8 @@ async fn a_destination_is_verified_alone() {
     assert!(rig.disk.holds(0, &image), "its digest does not keep it from being mended");
     let output = block_copy(&arguments(&[&url], &folder.path("missing"), &["--verify=digests"]));
     fails(&output, 1, &["digests", "missing"]);
-    fails(&block_copy(&arguments(&[&url], &digests, &[])), 2, &["<SOURCE> and <DESTINATION>"]);
-    fails(&block_copy(&[&url]), 2, &["<SOURCE> and <DESTINATION>"]);
+    fails(&block_copy(&arguments(&[&url], &digests, &[])), 2, &["the <DESTINATION> is missing"]);
+    fails(&block_copy(&[&url]), 2, &["the <DESTINATION> is missing"]);
 }
 
 /// The digests of a file that others have written to say nothing of it.

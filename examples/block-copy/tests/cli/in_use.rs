@@ -84,7 +84,7 @@ fn a_typo_below_dev_makes_no_file() {
         let output = keeping(&name);
         assert!(!is_made(), "{option}");
         fails(&output, 1, &["no such device"]);
-        fails(&keeping("/dev/null"), 2, &["regular files"]);
+        fails(&keeping("/dev/null"), 2, &["no regular file"]);
     }
     refuses(&image, "/dev/urandom", &["character device", "name a block device"]);
 }

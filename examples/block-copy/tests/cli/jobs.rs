@@ -145,7 +145,12 @@ async fn a_warning_says_of_which_job_it_is() {
         let mut command = program(&["--jobs", &file, "--progress", "plain"]);
         let said = succeeds(&command.env("RUST_LOG", log).output().unwrap());
         let count = |name: &str| {
-            let lines = said.lines().filter(|told| told.starts_with(&format!("{line}{name}: ")));
+            let start = format!("{line}{name}: ");
+            // A warning has a time stamp before it.
+            let lines = said
+                .lines()
+                .map(|told| told.find("Z warning: ").map_or(told, |at| &told[at + 2..]));
+            let lines = lines.filter(|told| told.starts_with(&start));
             lines.filter(|told| told.contains("a session was lost: ")).count()
         };
         assert_eq!(["twice", "once", "never"].map(count), [2, 1, 0], "{said}");

@@ -148,7 +148,7 @@ fn a_wrong_command_line_puts_nothing_among_the_data() {
     let output = block_copy(&["a", "-", "--json", "--io-size", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty(), "{:?}", String::from_utf8(output.stdout));
-    assert!(output.stderr.starts_with(b"error: invalid value '1' for '--io-size"));
+    assert!(output.stderr.starts_with(b"block-copy: invalid value '1' for '--io-size"));
 }
 
 #[test]

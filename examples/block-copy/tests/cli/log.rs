@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use iscsi_testkit::fault::Fault;
 use nix::pty::{OpenptyResult, Winsize, openpty};
 
-use crate::support::{Folder, Rig, block_copy, ends, full_pipe, pattern, program, succeeds};
+use crate::support::{
+    Folder, Rig, block_copy, ends, full_pipe, pattern, program, signal, succeeds,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -39,7 +41,9 @@ async fn copies_with(log: Option<&str>, progress: &str) -> String {
 async fn a_warning_is_told_once() {
     let said = copies_with(None, "plain").await;
     assert_eq!(said.matches("a session was lost").count(), 1, "{said}");
-    assert!(said.contains("\nwarning: a session was lost: lost 127.0.0.1"), "{said}");
+    let line = said.lines().find(|line| line.contains("a session was lost: lost 127.0.0.1"));
+    let (stamp, _) = line.and_then(|line| line.split_once(" warning: ")).unwrap();
+    assert!(stamp.starts_with("20") && stamp.ends_with('Z'), "it has a time stamp: {said}");
     assert!(!said.contains("DEBUG") && !said.contains("INFO"), "{said}");
 }
 
@@ -70,6 +74,41 @@ fn on_a_terminal(arguments: &[&str]) -> String {
     let _ = File::from(master).read_to_end(&mut said);
     assert!(child.wait().unwrap().success());
     String::from_utf8(said).unwrap()
+}
+
+/// A terminal that is made narrower wraps the bar, and each of its rows is cleared.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrower_terminal_keeps_no_row_of_the_bar() {
+    const UP: &str = "\u{1b}[1A";
+    let rig = Rig::start(512, MIB as u64).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(MIB));
+    let size = Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+    let narrower = slave.try_clone().unwrap();
+    let slow = ["--rate-limit", "100kbit", "--io-size", "4k", "--progress", "bar"];
+    let mut command = program(&[&[&*source, &rig.url()], &slow[..]].concat());
+    let mut child = command.stderr(Stdio::from(slave)).spawn().unwrap();
+    drop(command);
+    let (mut terminal, mut said) = (File::from(master), String::new());
+    let mut read_until = |holds: &dyn Fn(&str) -> bool| {
+        while !holds(&said) {
+            let mut part = [0; 256];
+            let count = terminal.read(&mut part).unwrap();
+            said += &String::from_utf8_lossy(&part[..count]);
+        }
+        said.clone()
+    };
+    // The line with the rate and the time left.
+    let said = read_until(&|said| said.contains("% of 1 MiB") && said.contains("left"));
+    assert!(!said.contains(UP), "the bar has one row: {said:?}");
+    let mut resize = Command::new("stty");
+    let resized = resize.args(["cols", "20"]).stdin(Stdio::from(narrower)).status().unwrap();
+    assert!(resized.success());
+    signal(&child, "-TERM");
+    let said = read_until(&|said| said.contains("interrupted"));
+    assert!(said.contains(UP), "the upper rows stay: {said:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// The rest of the source is not to be copied, and what an earlier run has copied of it does not count.
@@ -112,7 +151,7 @@ async fn rust_log_says_what_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rust_log_that_makes_no_sense_is_told() {
     let said = copies_with(Some("a=b=c"), "none").await;
-    assert!(said.starts_with("warning: RUST_LOG is ignored: "), "{said}");
+    assert!(said.contains("Z warning: RUST_LOG is ignored: "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 

@@ -54,14 +54,25 @@ async fn what_does_not_fit_is_told() {
     let source = folder.file("image", &pattern(300_000));
     let url = rig.url();
     for (destination, options, status, parts) in [
-        (&*url, "--offset 300001", 1, &["300000 bytes", "--offset 300001 asks for more"][..]),
-        (&url, "--offset 1 --length 300000", 1, &["--offset 1 with --length 300000 asks for more"]),
+        (
+            &*url,
+            "--offset 300001",
+            1,
+            &["292.9 KiB (300000 bytes)", "--offset 300001 bytes leaves nothing"][..],
+        ),
+        (
+            &url,
+            "--offset 1 --length 300000",
+            1,
+            &["--offset 1 bytes with --length 300000 bytes ends at"],
+        ),
         (
             &url,
             "--destination-offset 800000",
             1,
-            &["248576 bytes", "300000 bytes", "from byte 800000 on"],
+            &["242.7 KiB", "292.9 KiB", "from --destination-offset 800000 bytes on"],
         ),
+        (&url, "--offset 300000", 1, &["--offset 300000 bytes leaves nothing"]),
         (&url, "--destination-offset 2M --length 1", 1, &["too small", "0 bytes"]),
         ("-", "--destination-offset 1", 2, &["a stream has no --destination-offset"]),
         ("/dev/null", "--destination-offset 0", 2, &["a stream has no --destination-offset"]),

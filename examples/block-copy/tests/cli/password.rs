@@ -39,7 +39,7 @@ async fn it_is_one_line_and_others_should_not_read_it() {
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     let said = succeeds(&copied(&path));
     let expected = format!("warning: password file {path}: others may read it; chmod 600 {path}\n");
-    assert_eq!(said, expected);
+    assert!(said.ends_with(&expected) && said.lines().count() == 1, "{said}");
 
     fails(&copied(&file(&folder, b"hunter3hunter3")), 1, &["source: ", "password"]);
     for nothing in [&b"\n"[..], b"\nhunter2hunter2\n", &[b'x'; 4097]] {

@@ -87,7 +87,7 @@ async fn a_source_that_grows_meanwhile_is_told() {
     fs::File::options().append(true).open(&source).unwrap().write_all(b"more").unwrap();
     let output = ends(child).await;
     let said = succeeds(&output);
-    assert!(said.contains("\nwarning: the source was changed while it was copied"), "{said}");
+    assert!(said.contains("Z warning: the source was changed while it was copied"), "{said}");
     let report = object(&output);
     assert_eq!((&report["source_changed"], &report["bytes"]), (&true.into(), &LEN.into()));
     assert!(rig.disk.holds(0, &pattern(LEN)));

@@ -130,7 +130,7 @@ fn a_link_and_a_pipe_in_the_place_of_a_kept_file() {
     }
     let pipe = folder.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let complaint = ["are regular files, and there is something else"];
+    let complaint = ["is no regular file; name another path"];
     fails(&block_copy(&quiet(&[&image, &copy, "--digests", &pipe])), 2, &complaint);
     let resume = [&*image, &copy, "--checkpoint", &pipe, "--resume"];
     fails(&block_copy(&quiet(&resume)), 2, &complaint);

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use iscsi_examples_common::named_units;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
@@ -287,7 +288,9 @@ pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
 pub(crate) fn object(output: &Output) -> Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
-    serde_json::from_str(text).unwrap()
+    let object = serde_json::from_str(text).unwrap();
+    assert_eq!(named_units::missing(&object), [""; 0], "{object}");
+    object
 }
 
 /// Runs a copy that fails with status 1 and these words.

@@ -70,7 +70,7 @@ async fn an_image_goes_to_both_units_and_back() {
     assert_eq!((&report["bytes"], &report["verified"]), (&(2 * LEN).into(), &true.into()));
     let end = &report["plan"]["destination"];
     assert_eq!(
-        (&end["kind"], &end["chunk_bytes"], &end["bytes"]),
+        (&end["kind"], &end["chunk_bytes"], &end["capacity_bytes"]),
         (&"volume".into(), &CHUNK.into(), &(2 * LEN).into())
     );
     for (number, rig) in rigs.iter().enumerate() {

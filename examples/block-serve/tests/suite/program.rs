@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::support::{FUA, Raw, connect, errno, soon};
 use bytes::Bytes;
 use iscsi_copy::{Device, NbdDevice};
+use iscsi_examples_common::named_units;
 use iscsi_testkit::config::{Chap, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::Fault;
@@ -60,11 +61,12 @@ fn ready(command: &mut Command) -> (Child, BufReader<ChildStdout>, Value) {
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
-    let ready = serde_json::from_str(&line).unwrap_or_else(|_| {
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         panic!("{line}{said}")
     });
+    assert_eq!(named_units::missing(&ready), [""; 0], "{ready}");
     (child, lines, ready)
 }
 
@@ -96,7 +98,7 @@ async fn ends_in_order_by(name: &str) {
     let (server, disk, url) = target().await;
     let socket = socket("signal");
     let (child, lines, ready) = started(&url, &socket, &[]);
-    assert_eq!((&ready["ready"], &ready["bytes"]), (&true.into(), &4_194_304.into()));
+    assert_eq!((&ready["ready"], &ready["capacity_bytes"]), (&true.into(), &4_194_304.into()));
     assert_eq!(ready["portals"].as_array().unwrap().len(), 1);
     let client = client(&socket).await;
     let data = Bytes::from(vec![7; 1 << 20]);
@@ -536,7 +538,10 @@ async fn a_volume_is_served_as_one_device() {
     let place = format!("volume:{}", file.display());
     let socket = socket("volume");
     let (child, lines, ready) = started(&place, &socket, &[]);
-    assert_eq!((&ready["bytes"], &ready["block_size"]), (&8_388_608.into(), &512.into()));
+    assert_eq!(
+        (&ready["capacity_bytes"], &ready["block_size_bytes"]),
+        (&8_388_608.into(), &512.into())
+    );
     let client = client(&socket).await;
     let data: Vec<_> = (0..CHUNK * 4).map(|at| (at / 97 % 251).to_le_bytes()[0]).collect();
     client.write_at(0, vec![data.clone().into()]).await.unwrap();

@@ -120,13 +120,20 @@ fn command_lines() {
 async fn ranges_and_sizes_beyond_the_unit() {
     let rig = Rig::start(MIB).await;
     let url = rig.url();
-    for arguments in [
-        &["extents", &url, "--offset", "2M"][..],
-        &["extents", &url, "--length", "2M"],
-        &["extents", &url, "--offset", "18446744073709551615", "--length", "1"],
-        &["discard", &url, "--offset", "512K", "--length", "1M", "--yes"],
+    for (arguments, part) in [
+        (&["extents", &url, "--offset", "2M"][..], "--offset 2 MiB leaves nothing of it"),
+        (&["extents", &url, "--offset", "1M"], "--offset 1 MiB leaves nothing of it"),
+        (&["extents", &url, "--length", "2M"], "--length 2 MiB ends at 2 MiB"),
+        (
+            &["extents", &url, "--offset", "18446744073709551615", "--length", "1"],
+            "--offset 18446744073709551615 bytes leaves nothing",
+        ),
+        (
+            &["discard", &url, "--offset", "512K", "--length", "1M", "--yes"],
+            "--offset 512 KiB with --length 1 MiB ends at 1.5 MiB",
+        ),
     ] {
-        refuses(arguments, 1, "caller", &["1048576"]);
+        refuses(arguments, 1, "caller", &["the unit is too short: it has 1 MiB, and ", part]);
     }
     let size = |size, part| refuses(&["perf", &url, "--size", size], 2, "caller", &[part]);
     size("2M", "the unit holds 1 MiB; choose a smaller --size");
@@ -138,7 +145,7 @@ async fn ranges_and_sizes_beyond_the_unit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_the_unit_does_not_have() {
     let rig = Rig::start(MIB).await;
-    let parts = ["VPD page c5: INQUIRY failed", "inquiry --page 0 lists"];
+    let parts = ["the unit refuses VPD page c5: INQUIRY failed", "inquiry URL --page 0 lists"];
     refuses(&["inquiry", &rig.url(), "--page", "c5"], 1, "target", &parts);
 }
 

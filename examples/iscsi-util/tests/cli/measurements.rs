@@ -48,7 +48,10 @@ async fn reads_are_counted_as_the_target_counts_them() {
     let reads: usize = READS.iter().map(|code| rig.seen(*code)).sum();
     assert_eq!(number("requests"), reads as u64);
     assert_eq!(number("bytes"), number("requests") * 65_536);
-    assert_eq!((number("size"), number("depth"), number("sessions")), (65_536, 4, 1));
+    assert_eq!(
+        (number("io_size_bytes"), number("queue_depth"), number("sessions")),
+        (65_536, 4, 1)
+    );
     assert_eq!((&object["direction"], &object["pattern"]), (&"read".into(), &"sequential".into()));
     assert!(object["flush_ms"].is_null());
     let rate = number("bytes") as f64 * 8.0 / 1e6 / object["seconds"].as_f64().unwrap();

@@ -86,10 +86,10 @@ async fn units_are_listed_with_what_they_are() {
     let object = tells(&["luns", &rig.at(&format!("/{TARGET}"))]);
     let units = object["units"].as_array().unwrap();
     assert_eq!(units.len(), 2);
-    assert_eq!((&units[1]["lun"], &units[1]["bytes"]), (&300.into(), &(2 * MIB).into()));
+    assert_eq!((&units[1]["lun"], &units[1]["capacity_bytes"]), (&300.into(), &(2 * MIB).into()));
     assert_eq!(units[1]["address"], "412c000000000000");
     assert_eq!((&units[0]["vendor"], &units[0]["type"]), (&"TESTKIT".into(), &"disk".into()));
-    assert_eq!((&units[0]["block_size"], &units[0]["error"]), (&BLOCK.into(), &Value::Null));
+    assert_eq!((&units[0]["block_size_bytes"], &units[0]["error"]), (&BLOCK.into(), &Value::Null));
     rig.assert_clean();
 }
 
@@ -105,8 +105,8 @@ async fn a_unit_is_found_by_its_number() {
         .await;
         let url = rig.at(&format!("/{TARGET}/{number}"));
         let listed = tells(&["luns", &rig.at(&format!("/{TARGET}"))]);
-        assert_eq!(listed["units"][0]["bytes"], MIB);
-        assert_eq!(tells(&["capacity", &url])["bytes"], MIB);
+        assert_eq!(listed["units"][0]["capacity_bytes"], MIB);
+        assert_eq!(tells(&["capacity", &url])["capacity_bytes"], MIB);
         assert_eq!(tells(&["extents", &url])["extents"][0]["length"], MIB);
         assert_eq!(tells(&["inquiry", &url])["pages"][0]["fields"]["product"], "RAM disk");
         assert_eq!(tells(&["inquiry", &url, "--page", "80"])["pages"][0]["page"], "80");
@@ -138,8 +138,11 @@ async fn what_is_wrong_with_a_unit_stands_beside_it() {
     .await;
     let object = tells(&["luns", &rig.url()]);
     let units = &object["units"];
-    assert_eq!((&units[0]["bytes"], &units[0]["error"]), (&MIB.into(), &Value::Null));
-    assert_eq!((&units[1]["bytes"], &units[1]["product"]), (&Value::Null, &"RAM disk".into()));
+    assert_eq!((&units[0]["capacity_bytes"], &units[0]["error"]), (&MIB.into(), &Value::Null));
+    assert_eq!(
+        (&units[1]["capacity_bytes"], &units[1]["product"]),
+        (&Value::Null, &"RAM disk".into())
+    );
     assert!(units[1]["error"].as_str().unwrap().contains("READ CAPACITY"), "{units}");
 }
 
@@ -213,9 +216,9 @@ async fn the_capacity_is_told() {
     let text = says(&["capacity", &rig.url()]);
     assert!(text.starts_with("capacity         3 MiB (3145728 bytes)\n"), "{text}");
     let object = tells(&["capacity", &rig.url()]);
-    assert_eq!((&object["bytes"], &object["blocks"]), (&(3 * MIB).into(), &6144.into()));
+    assert_eq!((&object["capacity_bytes"], &object["blocks"]), (&(3 * MIB).into(), &6144.into()));
     assert_eq!(
-        (&object["block_size"], &object["physical_block_size"]),
+        (&object["block_size_bytes"], &object["physical_block_size_bytes"]),
         (&512.into(), &4096.into())
     );
     assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
+use iscsi_examples_common::named_units;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
@@ -100,7 +101,9 @@ pub(crate) fn stderr(output: &Output) -> String {
 pub(crate) fn object(output: &Output) -> Value {
     let text = stdout(output);
     assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
-    serde_json::from_str(&text).unwrap()
+    let object = serde_json::from_str(&text).unwrap();
+    assert_eq!(named_units::missing(&object), [""; 0], "{object}");
+    object
 }
 
 /// Runs the program with these arguments, and again with `--json`: each time it fails with this status,

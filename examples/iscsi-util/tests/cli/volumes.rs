@@ -31,7 +31,10 @@ async fn what_is_created_is_shown_and_checked() {
     std::fs::write(&path, &text).unwrap();
     let path = path.to_str().unwrap();
     let checked = tells(&["volume", "check", path]);
-    assert_eq!((&checked["bytes"], &checked["metadata"]), (&(16 * MIB).into(), &().into()));
+    assert_eq!(
+        (&checked["capacity_bytes"], &checked["metadata"]),
+        (&(16 * MIB).into(), &().into())
+    );
     assert_eq!(checked["members"][1]["name"], "naa.3000000000000002");
     let shown = says(&["volume", "show", path]);
     assert!(
@@ -69,7 +72,7 @@ async fn an_array_is_written_with_consent_only_and_imported_again() {
     assert!(stderr(&refused).contains("add --yes if that is meant"), "{}", stderr(&refused));
     assert!(!path.exists() && one.disk.mapped_blocks() == 0);
     let made = tells(&[&create[..], &["--yes"]].concat());
-    assert_eq!(made["metadata"]["data_offset"], MIB);
+    assert_eq!(made["metadata"]["data_offset_bytes"], MIB);
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(made["description"], text);
     for rig in [&one, &other] {

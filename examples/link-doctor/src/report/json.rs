@@ -56,7 +56,7 @@ impl Report {
             "steady_mbit_per_s": test.steady().map(|rate| rate.mbit_per_second()),
             "samples_mbit_per_s":
                 test.samples.iter().map(|rate| rate.map_or(0.0, Bandwidth::mbit_per_second)).collect::<Vec<_>>(),
-            "io_size": test.workload.io_size,
+            "io_size_bytes": test.workload.io_size,
             "queue_depth": test.workload.depth,
             "pings_ms": test.pings.iter().copied().map(millis).collect::<Vec<_>>(),
             "tcp_rtt_ms": self.facts.info.smoothed_rtt.map(millis),
@@ -84,13 +84,13 @@ fn rtt(rtt: Rtt) -> Value {
 
 fn tcp(info: &TcpInfo, loss: Option<f64>) -> Value {
     json!({
-        "mss": info.send_mss,
-        "path_mtu": info.path_mtu,
+        "mss_bytes": info.send_mss,
+        "path_mtu_bytes": info.path_mtu,
         "window_scaling": info.window_scaling,
         "timestamps": info.timestamps,
         "selective_acknowledgement": info.selective_acknowledgement,
-        "peer_window": info.peer_window,
-        "receive_window": info.receive_window,
+        "peer_window_bytes": info.peer_window,
+        "receive_window_bytes": info.receive_window,
         "data_segments_sent": info.data_segments_sent,
         "segments_retransmitted": info.segments_retransmitted,
         "loss": loss,
@@ -102,7 +102,7 @@ fn tcp(info: &TcpInfo, loss: Option<f64>) -> Value {
 fn interface(interface: &Interface) -> Value {
     json!({
         "name": interface.name,
-        "mtu": interface.mtu,
+        "mtu_bytes": interface.mtu,
         "tso": interface.offload.tcp_segmentation,
         "gso": interface.offload.generic_segmentation,
         "gro": interface.offload.generic_receive,
@@ -112,10 +112,10 @@ fn interface(interface: &Interface) -> Value {
 fn host(limits: &Limits) -> Value {
     let range = |range: Autotuning| [range.min, range.default, range.max];
     json!({
-        "wmem_max": limits.wmem_max,
-        "rmem_max": limits.rmem_max,
-        "tcp_wmem": limits.tcp_wmem.map(range),
-        "tcp_rmem": limits.tcp_rmem.map(range),
+        "wmem_max_bytes": limits.wmem_max,
+        "rmem_max_bytes": limits.rmem_max,
+        "tcp_wmem_bytes": limits.tcp_wmem.map(range),
+        "tcp_rmem_bytes": limits.tcp_rmem.map(range),
         "may_force": limits.may_force,
         "congestion_control": limits.congestion_control,
         "available_congestion_controls": limits.available_congestion_controls,
@@ -129,16 +129,16 @@ fn plan(plan: &Plan) -> Value {
         "policy": plan.policy.name(),
         "bandwidth_mbit_per_s": plan.link.bandwidth.mbit_per_second(),
         "bandwidth_basis": format!("{:?}", plan.link.basis).to_lowercase(),
-        "bandwidth_delay_product": plan.link.bandwidth_delay_product(),
-        "send_buffer": choice(&plan.send_buffer, buffer),
-        "receive_buffer": choice(&plan.receive_buffer, buffer),
+        "bandwidth_delay_product_bytes": plan.link.bandwidth_delay_product(),
+        "send_buffer_bytes": choice(&plan.send_buffer, buffer),
+        "receive_buffer_bytes": choice(&plan.receive_buffer, buffer),
         "no_delay": choice(&plan.no_delay, |no_delay| json!(no_delay)),
-        "send_size": choice(&plan.send_size, |bytes| json!(bytes)),
-        "not_sent_low_water": choice(&plan.not_sent_low_water, |bytes| json!(bytes)),
-        "receive_low_water": choice(&plan.receive_low_water, |bytes| json!(bytes)),
+        "send_size_bytes": choice(&plan.send_size, |bytes| json!(bytes)),
+        "not_sent_low_water_bytes": choice(&plan.not_sent_low_water, |bytes| json!(bytes)),
+        "receive_low_water_bytes": choice(&plan.receive_low_water, |bytes| json!(bytes)),
         "congestion_control": choice(&plan.congestion_control, |name| json!(name)),
         "connections": choice(&plan.connections, |count| json!(count)),
-        "io_size": choice(&plan.io_size, |bytes| json!(bytes)),
+        "io_size_bytes": choice(&plan.io_size, |bytes| json!(bytes)),
         "queue_depth": choice(&plan.queue_depth, |depth| json!(depth)),
         "offer": choice(&plan.offer, |_| json!({
             "InitialR2T": offer.initial_request,
@@ -161,10 +161,10 @@ fn buffer(buffer: &Buffer) -> Value {
 fn granted(granted: &Granted) -> Value {
     let refused = granted.refused.iter();
     json!({
-        "send_buffer": granted.send_buffer,
-        "receive_buffer": granted.receive_buffer,
+        "send_buffer_bytes": granted.send_buffer,
+        "receive_buffer_bytes": granted.receive_buffer,
         "no_delay": granted.no_delay,
-        "not_sent_low_water": granted.not_sent_low_water,
+        "not_sent_low_water_bytes": granted.not_sent_low_water,
         "congestion_control": granted.congestion_control,
         "refused": refused
             .map(|refusal| json!({ "option": refusal.option, "reason": refusal.reason }))
@@ -189,11 +189,11 @@ fn diagnosis(diagnosis: &Diagnosis) -> Value {
 fn writes(writes: &Writes) -> Value {
     let lowest = writes.lowest();
     json!({
-        "io_size": writes.io_size,
+        "io_size_bytes": writes.io_size,
         "queue_depth": writes.depth,
         "round_trips": writes.round_trips,
-        "round_trip_ms": millis(writes.round_trip),
-        "milliseconds": millis(writes.time()),
+        "rtt_ms": millis(writes.round_trip),
+        "write_ms": millis(writes.time()),
         "one_at_a_time_mbit_per_s": writes.one_at_a_time.mbit_per_second(),
         "ceilings": writes.ceilings.iter().map(ceiling).collect::<Vec<_>>(),
         "lowest": lowest.map(|ceiling| ceiling.limit.name()),

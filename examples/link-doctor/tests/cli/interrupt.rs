@@ -132,5 +132,5 @@ async fn a_connection_that_breaks_during_the_pings_leaves_a_report() {
     let report = object(&output);
     assert_eq!((&report["complete"], &report["target"]), (&false.into(), &TARGET.into()));
     assert_eq!(report["rtt"]["ping"]["samples"], 3);
-    assert!(report["tcp"]["mss"].as_u64().unwrap() > 500);
+    assert!(report["tcp"]["mss_bytes"].as_u64().unwrap() > 500);
 }

@@ -19,20 +19,20 @@ async fn it_tells_everything_in_numbers() {
     let report = object(&output);
 
     assert_eq!(report["target"], TARGET);
-    assert_eq!(report["unit"]["bytes"], 8 * MIB);
+    assert_eq!(report["unit"]["capacity_bytes"], 8 * MIB);
     assert_eq!(report["negotiated"]["InitialR2T"], false);
     assert_eq!(report["negotiated"]["FirstBurstLength"], 262_144);
     assert_eq!(report["negotiated"]["CommandWindow"], 64);
     assert_eq!(report["rtt"]["pings_ms"].as_array().unwrap().len(), 10);
     assert_eq!(report["rtt"]["ping"]["samples"], 10);
     assert!(report["rtt"]["tcp"]["min_ms"].as_f64().unwrap() > 0.0);
-    assert!(report["tcp"]["mss"].as_u64().unwrap() > 500);
+    assert!(report["tcp"]["mss_bytes"].as_u64().unwrap() > 500);
     assert_eq!(report["interface"]["name"], "lo");
-    assert!(report["host"]["tcp_wmem"][2].as_u64().unwrap() > 0);
+    assert!(report["host"]["tcp_wmem_bytes"][2].as_u64().unwrap() > 0);
     assert_eq!(report["plan"]["bandwidth_mbit_per_s"], 100.0);
     assert_eq!(report["plan"]["bandwidth_basis"], "declared");
-    assert!(report["plan"]["io_size"]["value"].as_u64().unwrap() > 0);
-    assert!(report["granted"]["send_buffer"].as_u64().unwrap() > 0);
+    assert!(report["plan"]["io_size_bytes"]["value"].as_u64().unwrap() > 0);
+    assert!(report["granted"]["send_buffer_bytes"].as_u64().unwrap() > 0);
     assert_eq!((&report["complete"], &report["error"]), (&Value::Bool(true), &Value::Null));
     rig.assert_untouched();
 }
@@ -69,18 +69,16 @@ async fn writes_are_calculated_from_what_was_agreed() {
     let report = object(&output);
     assert_eq!((&report["unit"], &report["read"]), (&Value::Null, &Value::Null));
     let write = &report["write"];
-    let io_size = write["io_size"].as_u64().unwrap();
+    let io_size = write["io_size_bytes"].as_u64().unwrap();
     let round_trips = 1 + (io_size - 65_536).div_ceil(262_144);
     assert_eq!(write["round_trips"], round_trips);
     let number = |name: &str| write[name].as_f64().unwrap();
-    assert!(number("round_trip_ms") >= 30.0, "{write}");
-    assert!(
-        (number("milliseconds") - number("round_trips") * number("round_trip_ms")).abs() < 1e-3
-    );
+    assert!(number("rtt_ms") >= 30.0, "{write}");
+    assert!((number("write_ms") - number("round_trips") * number("rtt_ms")).abs() < 1e-3);
 
     let ceilings = write["ceilings"].as_array().unwrap();
     let queue = ceilings.iter().find(|ceiling| ceiling["limit"] == "queue").unwrap();
-    let expected = 2.0 * number("io_size") * 8.0 / 1e3 / number("milliseconds");
+    let expected = 2.0 * number("io_size_bytes") * 8.0 / 1e3 / number("write_ms");
     let told = queue["mbit_per_s"].as_f64().unwrap();
     assert!((told / expected - 1.0).abs() < 1e-3, "{told} and {expected}");
     assert_eq!(write["lowest"], "queue");

@@ -3,6 +3,7 @@
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use iscsi_examples_common::named_units;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
@@ -101,7 +102,9 @@ pub(crate) fn succeeds(output: &Output) -> String {
 pub(crate) fn object(output: &Output) -> Value {
     let text = stdout(output);
     assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
-    serde_json::from_str(&text).unwrap()
+    let object = serde_json::from_str(&text).unwrap();
+    assert_eq!(named_units::missing(&object), [""; 0], "{object}");
+    object
 }
 
 /// The last line of standard error is the only complaint, comes with this status, and says all of
