@@ -257,7 +257,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// Returns what is known of the bytes of a range without reading them. The extents are in
     /// order, without a gap, from `offset` on. None is empty, and two neighbours differ in state.
     ///
-    /// There is at least one extent unless the range is empty, and at most [`Extent::MAX_TOLD`].
+    /// There is at least one extent unless the range is empty, and at most [`Extent::MAX_REPORTED`].
     /// The extents may end before the range does: to continue, ask again from the
     /// [end](Extent::end) of the last one. A concurrent write may show or not.
     ///
@@ -352,7 +352,7 @@ pub enum ExtentState {
 impl Extent {
     /// The most extents that one answer holds, so that an answer takes little memory and little
     /// time.
-    pub const MAX_TOLD: usize = 4096;
+    pub const MAX_REPORTED: usize = 4096;
 
     /// Makes an extent of `len` bytes from `offset` on.
     pub const fn new(offset: u64, len: u64, state: ExtentState) -> Self {

@@ -231,8 +231,8 @@ pub enum Error {
     /// else in flight: the target, or something on the network path, fails at this command or its
     /// data.
     #[error(
-        "{command}{} ended its session each time, {times} times in a row with nothing else under \
-         way there, and is not sent again: {cause}",
+        "{command}{} ended its session each time, {times} times in a row with nothing else in flight \
+         there, and is not sent again: {cause}",
         of_blocks(.blocks.as_ref())
     )]
     EndsSessions {

@@ -8,7 +8,7 @@ use crate::stripe::Stripe;
 
 /// So many extents are told at once, of whatever the members tell.
 const MAX_EXTENTS: usize = 2048;
-const _: () = assert!(MAX_EXTENTS <= Extent::MAX_TOLD);
+const _: () = assert!(MAX_EXTENTS <= Extent::MAX_REPORTED);
 
 /// The extents of a range of the volume, from those of each member's part of it. They end where a member has told no
 /// more.

@@ -386,18 +386,18 @@ impl<D: Device> Device for Volume<D> {
 
     /// Returns the reports of its members, in their order; nothing if one of them reports nothing.
     fn leaves(&self) -> Option<String> {
-        let told = self.members.iter().map(|member| member.device().leaves());
-        Some(told.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
+        let left = self.members.iter().map(|member| member.device().leaves());
+        Some(left.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
     }
 
-    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
         Box::pin(async move {
-            if told.split(BETWEEN_MEMBERS).count() != self.members.len() {
-                let why = "the extents do not belong to these members";
+            if left.split(BETWEEN_MEMBERS).count() != self.members.len() {
+                let why = "the sessions left are not of these members";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            let mut told = told.split(BETWEEN_MEMBERS);
-            self.of_each(None, |device, _| device.end_left(told.next().unwrap_or_default())).await
+            let mut left = left.split(BETWEEN_MEMBERS);
+            self.of_each(None, |device, _| device.end_left(left.next().unwrap_or_default())).await
         })
     }
 

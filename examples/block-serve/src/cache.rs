@@ -424,7 +424,7 @@ impl Device for Cache {
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
-        Box::pin(self.told(offset, len, Extent::MAX_TOLD))
+        Box::pin(self.told(offset, len, Extent::MAX_REPORTED))
     }
 
     /// The device is asked for more than one, as always: the next question has its answer then.

@@ -37,7 +37,7 @@ const SHORT: usize = 16 << 10;
 /// What a question for block status holds at most: the extents of the device, as the window of writes changes them, as
 /// they are cut, and as a reply says them in each of a few contexts.
 const STATUS_LEN: u32 = 768 << 10;
-const _: () = assert!(Extent::MAX_TOLD * 8 * size_of::<Extent>() <= STATUS_LEN as usize);
+const _: () = assert!(Extent::MAX_REPORTED * 8 * size_of::<Extent>() <= STATUS_LEN as usize);
 
 /// Why a connection ended before its client wanted.
 #[derive(Debug, ThisError)]

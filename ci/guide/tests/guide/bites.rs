@@ -44,7 +44,9 @@ async fn programs_that_are_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_are_those_of_the_page() {
     let url = "iscsi://192.0.2.6";
-    let page = format!("```console\n$ iscsi-util discover {url}\n...\n  192.0.2.6:3260,1\n```\n");
+    let page = format!(
+        "```console\n$ iscsi-util discover {url}\n...\n  iscsi://192.0.2.6:3260/...\n```\n"
+    );
     check(&page, &[]).await;
 }
 

@@ -415,7 +415,7 @@ impl Device for NbdDevice {
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
-        Box::pin(self.block_status(offset, len, Extent::MAX_TOLD))
+        Box::pin(self.block_status(offset, len, Extent::MAX_REPORTED))
     }
 
     fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {

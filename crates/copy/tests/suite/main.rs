@@ -17,7 +17,6 @@ mod dirty_bitmap;
 mod files;
 mod forecast;
 mod late_writes;
-mod managed;
 mod nbd;
 mod nbd_outages;
 mod passes;

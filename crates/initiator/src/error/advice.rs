@@ -13,7 +13,7 @@ macro_rules! advices {
         #[non_exhaustive]
         pub enum Advice {
             $(
-                #[doc = concat!("Says: ", $text, ".")]
+                #[doc = concat!("Says: `", $text, "`.")]
                 $name,
             )*
         }

@@ -365,11 +365,12 @@ fn no_error_advises_a_password_in_the_url() {
         UrlError::PasswordAlone,
         UrlError::TargetCredentialsAlone,
     ] {
-        let text = error.to_string();
+        let text = format!("{error}; {}", error.advice().unwrap());
         assert!(!text.contains("password@") && !text.contains("to the URL"), "{text}");
     }
-    let text = crate::Error::refused_login(2, 1).to_string();
-    assert!(!text.contains("password@") && text.contains("password file"), "{text}");
+    let error = crate::Error::refused_login(2, 1);
+    let text = format!("{error}; {}", error.advice().unwrap());
+    assert!(!text.contains("password@") && text.contains("Url::password"), "{text}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
         assert_eq!(questions(&rig), asked + 1);
         // The answer has room for 2047.
         assert_eq!(told.len(), runs.unwrap_or(1).min(2047));
-        assert!(told.len() <= Extent::MAX_TOLD);
+        assert!(told.len() <= Extent::MAX_REPORTED);
     }
     // One block each, in one state for long: every answer is a step, and there is no end of the question.
     rig.server.with(|target| {

@@ -272,7 +272,7 @@ async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     let disk = soon(session.disk()).await.unwrap();
     let plan = session.plan().unwrap();
     assert_eq!(plan.queue_depth.value, 1);
-    assert!(plan.queue_depth.reason.contains("all that the peer takes"), "{plan}");
+    assert!(plan.queue_depth.reason.contains("all that the peer accepts"), "{plan}");
     let before = read(&session).await;
     soon(disk.write_at(0, pattern(196_608, 3))).await.unwrap();
     let diagnosis = read(&session).await.diagnose_since(&before);

@@ -68,7 +68,7 @@ fn a_stream_behind_a_path_cannot_be_read_back_either() {
 #[test]
 fn short_help_has_a_line_for_an_option() {
     let text = printed(&["-h"]);
-    assert!(text.contains("  --on-read-error <stop|skip>  At bytes"), "{text}");
+    assert!(text.contains("  --on-read-error <stop|skip>  What to do at bytes"), "{text}");
     assert!(!text.contains("possible values") && text.contains("Examples:\n"), "{text}");
 }
 

@@ -187,7 +187,7 @@ pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Exten
         }
         add(Extent::new(at, extent.end() - at, extent.state));
     }
-    result.truncate(Extent::MAX_TOLD);
+    result.truncate(Extent::MAX_REPORTED);
     result
 }
 

@@ -18,7 +18,7 @@ use crate::unit::transfer::Transfer;
 const ANSWER_LEN: u32 = 32 * 1024 - 8;
 /// Room for one run.
 const ONE_LEN: u32 = 24;
-/// [`Disk::states`] asks no more questions than this, and none once it has [`Extent::MAX_TOLD`] runs.
+/// [`Disk::states`] asks no more questions than this, and none once it has [`Extent::MAX_REPORTED`] runs.
 const MAX_QUESTIONS: usize = 64;
 
 /// Runs of blocks with their states, in order and without a gap.
@@ -27,7 +27,7 @@ pub(super) type States = Vec<(Range<u64>, ExtentState)>;
 impl Disk {
     /// Returns what is known of the bytes of a range without reading them (GET LBA STATUS). The
     /// extents are in order, without a gap, from `offset` on; two neighbours differ in state. There
-    /// is at least one extent unless the range is empty, and at most [`Extent::MAX_TOLD`]. The
+    /// is at least one extent unless the range is empty, and at most [`Extent::MAX_REPORTED`]. The
     /// extents may end before the range does: to continue, ask again from the [end](Extent::end) of
     /// the last one.
     ///
@@ -95,7 +95,7 @@ impl Disk {
         boxed(async move {
             let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
             for _ in 0..MAX_QUESTIONS {
-                if runs.is_complete() || runs.found.len() >= Extent::MAX_TOLD {
+                if runs.is_complete() || runs.found.len() >= Extent::MAX_REPORTED {
                     break;
                 }
                 if !self.ask(&mut runs, ANSWER_LEN, true).await? {
