@@ -345,19 +345,21 @@ impl Engine {
         loop {
             let order = self.control.order();
             let rate = self.control.rate();
-            self.rates.set(rate, Instant::now());
+            // Read once: where the clock is a system call, it costs more than what the loop does.
+            let now = Instant::now();
+            self.rates.set(rate, now);
             match order {
                 Order::Run => {
-                    self.start_reads();
+                    self.start_reads(now);
                     let control = self.control.clone();
                     tokio::select! {
                         biased;
                         () = control.at_least(Order::Cancel) => return Err(CopyError::Cancelled),
                         sized = self.set_len() => sized?,
                     }
-                    self.start_writes();
+                    self.start_writes(now);
                 }
-                Order::Pause => self.survey.note(Instant::now(), Pace::Paused),
+                Order::Pause => self.survey.note(now, Pace::Paused),
                 Order::Cancel | Order::Abandon => return Err(CopyError::Cancelled),
             }
             self.start_keep();
@@ -366,7 +368,8 @@ impl Engine {
             if self.is_done() {
                 return Ok(());
             }
-            self.turn(order, rate, &mut refreshes).await?;
+            let rate_opens = self.rates.opens(now);
+            self.turn(order, rate, rate_opens, &mut refreshes).await?;
         }
     }
 
@@ -375,10 +378,10 @@ impl Engine {
         &mut self,
         order: Order,
         rate: Option<u64>,
+        rate_opens: Option<Instant>,
         refreshes: &mut Interval,
     ) -> Result<(), CopyError> {
         let flush_due = self.flushes.due(self.ledger.unflushed());
-        let rate_opens = self.rates.opens(Instant::now());
         tokio::select! {
             biased;
             () = self.control.other_than(order) => {}

@@ -40,8 +40,7 @@ struct Next {
 
 impl Engine {
     /// Begins as many reads as may be under way, and asks where there is more to read.
-    pub(super) fn start_reads(&mut self) {
-        let now = Instant::now();
+    pub(super) fn start_reads(&mut self, now: Instant) {
         let max_zeros = self.zeros_at_once().saturating_mul(MAX_WAITING as u64);
         while self.waiting.len() < MAX_WAITING {
             self.start_survey(now);

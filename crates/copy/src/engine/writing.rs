@@ -12,9 +12,8 @@ use crate::part::{Content, Part};
 
 impl Engine {
     /// Begins as many writes as may be under way.
-    pub(super) fn start_writes(&mut self) {
+    pub(super) fn start_writes(&mut self, now: Instant) {
         let mut room = self.room();
-        let now = Instant::now();
         while room > 0
             && self.rates.writes.is_open(now)
             && let Some(part) = self.next_to_write()
