@@ -35,7 +35,7 @@ pub(super) fn difference(was: &Export, is: &Export) -> Option<String> {
         ));
     }
     if blocks.maximum.min(MAX_PAYLOAD) < earlier.maximum.min(MAX_PAYLOAD) {
-        return Some(format!("it takes no more than {} bytes at once now", blocks.maximum));
+        return Some(format!("it takes no more than {} bytes in one request now", blocks.maximum));
     }
     let missing = RELIED_ON.iter().find(|(flag, _)| has(was, *flag) && !has(is, *flag));
     missing.map(|(_, what)| (*what).to_owned())
@@ -72,7 +72,7 @@ mod tests {
             (Export { block_sizes: BlockSizes { minimum: 4096, ..sizes }, ..export() }, "blocks"),
             (
                 Export { block_sizes: BlockSizes { maximum: 4096, ..sizes }, ..export() },
-                "4096 bytes at once",
+                "4096 bytes in one request",
             ),
             (Export { flags: TransmissionFlags::FLUSH, ..export() }, "several connections"),
             (Export { flags: TransmissionFlags::MULTI_CONN, ..export() }, "flushes"),
