@@ -27,7 +27,7 @@ const HEAD: &str = "\
 This page lists the messages about targets, units, copies, NBD exports and volumes. Search it for the words of your message.
 The programs print them as `PROGRAM: WHERE: MESSAGE; WHAT TO DO`. Names, numbers and addresses are examples.
 
-What the programs say about their own options and files explains itself. See also
+Messages about the programs' own options and files are not listed, because each names the option or the file. See also
 [Troubleshooting by message](troubleshooting.md), which shows the command behind the most common ones.
 ";
 
@@ -48,7 +48,7 @@ pub fn page() -> String {
     page
 }
 
-/// What is missing in the tables, or too much: a sentence each.
+/// Lists the variants without a row, and the rows without a variant: a sentence each.
 #[must_use]
 pub fn complaints() -> Vec<String> {
     tables().iter().flat_map(Table::complaints).collect()

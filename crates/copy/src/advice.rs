@@ -1,4 +1,4 @@
-//! What a reader of an error of a copy can do about it.
+//! Advice on errors of a copy.
 
 use std::{fmt, io};
 

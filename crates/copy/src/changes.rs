@@ -9,7 +9,7 @@ use crate::range_set::RangeSet;
 /// Reports what is written to a source in use: a hypervisor with its bitmaps, a volume with its snapshots.
 pub trait Changes: fmt::Debug + Send + Sync {
     /// Returns the bytes that were written since the last call; at the first call, since before the copy began.
-    /// What is written after the answer belongs to the next one. Bytes behind the end of the source do not count.
+    /// Writes after the answer belong to the next answer. Bytes after the end of the source are ignored.
     ///
     /// # Errors
     /// When it is not known. The copy ends then, and no checkpoint says that anything is done.

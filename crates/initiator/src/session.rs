@@ -469,7 +469,7 @@ impl Session {
         self.shared.budget.max_of(bytes)
     }
 
-    /// What the session may have in flight, maybe together with others.
+    /// The limit of bytes in flight, which several sessions may share.
     pub(crate) fn budget(&self) -> &Budget {
         &self.shared.budget
     }

@@ -16,7 +16,7 @@ use crate::failure::plain;
 use crate::log::time_stamp;
 use crate::stop::Stop;
 
-/// What the line of a warning begins with.
+/// The beginning of a warning's line.
 const WARNING: &str = "warning: ";
 
 /// Writes lines to standard output. A reader that takes nothing is not waited for once the work

@@ -1,4 +1,4 @@
-//! What a reader of an error of NBD can do about it.
+//! Advice on errors of NBD.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ pub enum NbdAdvice {
     MorePatience,
     /// The server exports something else now.
     CheckExport,
-    /// What was written may be lost.
+    /// To write again everything since the last flush: the server may have lost it.
     WriteAgain,
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
     })
 }
 
-/// What a status means that is not an error of the command itself, behind its name.
+/// The name of a SCSI status that is not an error of the command itself, followed by its meaning.
 pub(super) const fn meaning(status: Status) -> &'static str {
     match status {
         Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",

@@ -47,7 +47,7 @@ impl Type {
         }
     }
 
-    /// What the name of a sample has beyond that of its metric.
+    /// The suffixes that samples of this type append to the name of their metric.
     const fn suffixes(self) -> &'static [&'static str] {
         match self {
             Self::Counter => &["_total"],

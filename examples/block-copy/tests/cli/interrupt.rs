@@ -110,38 +110,28 @@ async fn so_does_a_terminal_that_is_gone() {
 /// `timeout` signals the program, and then the program's process group.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_that_comes_twice_is_one() {
-    let rig = Rig::start(512, 1 << 20).await;
-    let (mut child, input) = waiting(&rig).await;
-    // Its flush does not end, so that it is still there when the further signals come.
-    rig.server.with(|target| target.hold());
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    signal(&child, "-INT");
-    let mut said = String::new();
-    errors.read_line(&mut said).unwrap();
-    assert!(said.contains("stopping"), "{said}");
-    signal(&child, "-INT");
-    signal(&child, "-TERM");
-    let output = ends(child).await;
-    errors.read_to_string(&mut said).unwrap();
-    drop(input);
-    was_interrupted(&Output { stderr: said.into_bytes(), ..output }, &["4 KiB"]);
+    is_one_wish(["-INT", "-INT", "-TERM"]).await;
 }
 
 /// When a session drops, the kernel sends SIGHUP, the shell sends it again, and what ends the rest of the session sends
-/// SIGTERM. All of them together are one wish to stop.
+/// SIGTERM.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_that_is_gone_is_told_more_than_once() {
+    is_one_wish(["-HUP", "-HUP", "-TERM"]).await;
+}
+
+/// Sends the signals, the later ones when the program has reported the first one: it stops in order all the same.
+async fn is_one_wish(signals: [&str; 3]) {
     let rig = Rig::start(512, 1 << 20).await;
     let (mut child, input) = waiting(&rig).await;
     // Its flush does not end, so that it is still there when the further signals come.
     rig.server.with(|target| target.hold());
     let mut errors = BufReader::new(child.stderr.take().unwrap());
-    signal(&child, "-HUP");
+    signal(&child, signals[0]);
     let mut said = String::new();
     errors.read_line(&mut said).unwrap();
     assert!(said.contains("stopping"), "{said}");
-    signal(&child, "-HUP");
-    signal(&child, "-TERM");
+    signals[1..].iter().for_each(|later| signal(&child, later));
     let output = ends(child).await;
     errors.read_to_string(&mut said).unwrap();
     drop(input);
