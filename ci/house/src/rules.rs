@@ -6,7 +6,11 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/session", &["crates/pdu"]),
     ("crates/tuner", &[]),
     ("crates/shaper", &["crates/tuner"]),
-    ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
+    ("crates/multipath", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
+    (
+        "crates/initiator",
+        &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper", "crates/multipath"],
+    ),
     ("crates/copy", &["crates/initiator", "crates/nbd"]),
     ("crates/volume", &["crates/initiator"]),
     ("crates/testkit", &[]),

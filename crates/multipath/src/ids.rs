@@ -1,0 +1,13 @@
+//! Names of the things that the knowledge of a unit is about.
+
+use std::fmt;
+
+/// Identifies a path to a logical unit: one session, from its login to its end. No number is used twice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PathId(pub u32);
+
+impl fmt::Display for PathId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
