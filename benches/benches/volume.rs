@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use iscsi_initiator::device::{Device, IoFuture};
+use iscsi_initiator::device::{Device, DeviceFuture, DeviceResult};
 use iscsi_initiator::{Disk, Initiator, Options};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -46,11 +46,7 @@ impl Device for Nearby {
         MEMBER as u64
     }
 
-    fn limits(&self) -> iscsi_initiator::device::DeviceLimits {
-        iscsi_initiator::device::DeviceLimits::default()
-    }
-
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             if let Self(Some(bytes)) = self {
                 let at = usize::try_from(offset).map_err(io::Error::other)?;
@@ -61,7 +57,7 @@ impl Device for Nearby {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             if let Self(Some(bytes)) = self {
                 let mut at = usize::try_from(offset).map_err(io::Error::other)?;
@@ -75,7 +71,7 @@ impl Device for Nearby {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -94,7 +90,11 @@ struct InOnePiece<D> {
 }
 
 impl<D: Device> InOnePiece<D> {
-    async fn read_part(&self, member: usize, range: &std::ops::Range<u64>) -> io::Result<BytesMut> {
+    async fn read_part(
+        &self,
+        member: usize,
+        range: &std::ops::Range<u64>,
+    ) -> DeviceResult<BytesMut> {
         let part = self.volume.stripe().part(range, member);
         let len = usize::try_from(part.end - part.start).map_err(io::Error::other)?;
         let mut buffer = self.pool.lock().unwrap().pop().unwrap_or_default();
@@ -104,15 +104,15 @@ impl<D: Device> InOnePiece<D> {
 }
 
 impl<D: Device> Device for InOnePiece<D> {
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&self.volume)
+    }
+
     fn capacity(&self) -> u64 {
         self.volume.capacity()
     }
 
-    fn limits(&self) -> iscsi_initiator::device::DeviceLimits {
-        self.volume.limits()
-    }
-
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             let range = offset..offset + buffer.len() as u64;
             let parts = tokio::join!(self.read_part(0, &range), self.read_part(1, &range));
@@ -130,11 +130,11 @@ impl<D: Device> Device for InOnePiece<D> {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         self.volume.write_at(offset, pages)
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         self.volume.flush()
     }
 }

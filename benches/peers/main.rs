@@ -24,6 +24,7 @@ mod programs;
 mod rows;
 mod session_alone;
 mod session_shared;
+mod sessions;
 mod target;
 mod usage;
 mod words;
@@ -42,9 +43,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Some(Command::Run(args)) => disks::run(args).map(|line| println!("{line}")),
         Some(Command::Bare(args)) => bare::run(args).map(|line| println!("{line}")),
-        Some(Command::SessionAlone(args)) => {
-            session_alone::run(args).map(|line| println!("{line}"))
-        }
+        Some(Command::SessionAlone(args)) => sessions::run(args).map(|line| println!("{line}")),
         Some(Command::NullTarget) => null::serve(),
         None => compare::compare(&cli.compare),
     };

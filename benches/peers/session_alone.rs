@@ -11,18 +11,15 @@ use iscsi_initiator::Url;
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
 use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{Command, Config, Output, ReadAhead, Session, SessionKind};
-use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 
-use crate::usage::Usage;
+use crate::Trouble;
 use crate::words::AloneArgs;
-use crate::{Trouble, session_shared};
 
 /// Reads for each place in the queue before the clock starts.
 pub(crate) const WARM_UP: u64 = 4;
 /// Bytes of a block of the units.
-const BLOCK: u64 = 512;
+pub(crate) const BLOCK: u64 = 512;
 /// Slices of one send: a command has one.
 const SLICES: usize = 16;
 /// How often a unit is asked whether it is ready: it begins with a unit attention.
@@ -31,46 +28,6 @@ const TRIES: u32 = 3;
 thread_local! {
     /// Lent to whichever session reads, as the driver does.
     static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
-}
-
-/// Carries it all out, and returns what the measured part of it took.
-pub(crate) fn run(args: &AloneArgs) -> Result<Value, Trouble> {
-    args.runtime.build()?.block_on(measure(args))
-}
-
-async fn measure(args: &AloneArgs) -> Result<Value, Trouble> {
-    if !args.io.0.is_multiple_of(BLOCK) || args.io.0 == 0 || args.depth == 0 {
-        return Err("a read has whole blocks of 512 bytes, and one at least is under way".into());
-    }
-    let count = args.bytes.0 / args.io.0 / u64::from(args.disks.max(1));
-    if count == 0 {
-        return Err("that is less than one read of each session".into());
-    }
-    let url = Url::parse(&args.url)?;
-    let mut sessions = Vec::new();
-    for number in 0..args.disks {
-        sessions.push(Alone::open(&url, number, args).await?);
-    }
-    if args.tasks {
-        return session_shared::measure(sessions, count).await;
-    }
-    let sessions = carry_out(sessions, WARM_UP * u64::from(args.depth)).await?;
-    let begun = Usage::of_program()?;
-    let sessions = carry_out(sessions, count).await?;
-    let taken = Usage::of_program()?.since(&begun);
-    drop(sessions);
-    Ok(taken)
-}
-
-/// Lets each session carry out so many reads, and returns them when all have ended.
-async fn carry_out(sessions: Vec<Alone>, count: u64) -> Result<Vec<Alone>, Trouble> {
-    let mut under_way: JoinSet<_> =
-        sessions.into_iter().map(|session| session.read(count)).collect();
-    let mut sessions = Vec::with_capacity(under_way.len());
-    while let Some(session) = under_way.join_next().await {
-        sessions.push(session??);
-    }
-    Ok(sessions)
 }
 
 /// A session with one connection, and several reads under way.
@@ -89,7 +46,7 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    async fn open(url: &Url, number: u32, args: &AloneArgs) -> Result<Self, Trouble> {
+    pub(crate) async fn open(url: &Url, number: u32, args: &AloneArgs) -> Result<Self, Trouble> {
         let now = Instant::now();
         let name = IscsiName::parse("iqn.2026-01.org.example:initiator")?;
         let target_name = url.target.clone().ok_or("the URL names no target")?;
@@ -133,7 +90,7 @@ impl Alone {
     }
 
     /// Carries out so many reads.
-    async fn read(mut self, count: u64) -> Result<Self, Trouble> {
+    pub(crate) async fn read(mut self, count: u64) -> Result<Self, Trouble> {
         let (mut begun, mut ended) = (0, 0);
         let mut buffers = vec![BytesMut::from(&vec![0x5a; self.io][..]); self.depth as usize];
         while ended < count {

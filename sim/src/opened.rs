@@ -1,9 +1,7 @@
 //! What a process has opened: a disk, or several as one volume.
 
-use std::io;
-
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, Extent};
+use iscsi_initiator::device::{Device, DeviceError, Extent};
 use iscsi_initiator::{Disk, Error, Session};
 use iscsi_volume::Volume;
 use tokio::task::JoinSet;
@@ -12,7 +10,7 @@ use tokio::task::JoinSet;
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
     Disk(Disk),
-    Volume(Box<Volume>),
+    Volume(Box<Volume<Disk>>),
 }
 
 impl Opened {
@@ -124,10 +122,7 @@ impl Opened {
 }
 
 /// What a member has said. A volume that fails by itself has a fault, and ends the episode.
-fn of_member(error: io::Error) -> Error {
-    match error.downcast::<Error>() {
-        Ok(Error::Member { cause, .. }) => *cause,
-        Ok(error) => error,
-        Err(error) => panic!("a volume fails by itself: {error}"),
-    }
+fn of_member(error: DeviceError) -> Error {
+    let of_unit = error.source_as::<Error>().cloned();
+    of_unit.unwrap_or_else(|| panic!("a volume fails by itself: {error}"))
 }

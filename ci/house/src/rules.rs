@@ -2,17 +2,29 @@
 
 /// Each library with the libraries that its sources may use.
 pub(crate) const CRATES: &[(&str, &[&str])] = &[
+    ("crates/block-device", &[]),
     ("crates/pdu", &[]),
-    ("crates/session", &["crates/pdu"]),
+    // Of the leaf it uses the trait of a pool of buffers alone: with a trait of its own, each read of a device would have a second
+    // pool made around the first one, and a second dynamic call for its buffer.
+    ("crates/session", &["crates/block-device", "crates/pdu"]),
     ("crates/tuner", &[]),
     ("crates/shaper", &["crates/tuner"]),
     ("crates/multipath", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
     (
         "crates/initiator",
-        &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper", "crates/multipath"],
+        &[
+            "crates/block-device",
+            "crates/pdu",
+            "crates/session",
+            "crates/tuner",
+            "crates/shaper",
+            "crates/multipath",
+        ],
     ),
-    ("crates/copy", &["crates/initiator", "crates/nbd"]),
-    ("crates/volume", &["crates/initiator"]),
+    // Copies are of any device, so that they can be used without iSCSI.
+    ("crates/copy", &["crates/block-device", "crates/nbd"]),
+    // The initiator by the feature `iscsi` alone.
+    ("crates/volume", &["crates/block-device", "crates/initiator"]),
     ("crates/testkit", &[]),
     ("crates/nbd", &[]),
 ];
@@ -36,8 +48,6 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "boxed.rs",
             "class_waits.rs",
             "completion.rs",
-            "device.rs",
-            "device/",
             "error.rs",
             "error/",
             "name.rs",
@@ -56,7 +66,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
 
 /// The library that the first segment of a path names.
 pub(crate) fn library(name: &str) -> Option<&'static str> {
-    let short = name.strip_prefix("iscsi_")?;
+    let short = name.strip_prefix("iscsi_")?.replace('_', "-");
     CRATES.iter().map(|(folder, _)| *folder).find(|folder| folder.ends_with(&format!("/{short}")))
 }
 
@@ -104,6 +114,7 @@ mod tests {
     #[test]
     fn a_crate_is_known_by_its_name_in_paths() {
         assert_eq!(library("iscsi_pdu"), Some("crates/pdu"));
+        assert_eq!(library("iscsi_block_device"), Some("crates/block-device"));
         assert_eq!(library("bytes"), None);
     }
 }

@@ -1,20 +1,17 @@
 //! Advice on errors of a copy.
 
-use std::{fmt, io};
+use std::fmt;
 
-use iscsi_initiator::Advice;
+use iscsi_block_device::DeviceError;
 
-use crate::error::{CopyError, iscsi_error};
-use crate::nbd::{NbdAdvice, NbdError};
+use crate::error::CopyError;
 
 /// What can be done about the failure of a copy. The text is a part of a sentence.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum CopyAdvice {
-    /// What can be done about the error of a unit.
-    Unit(Advice),
-    /// What can be done about the error of an NBD export.
-    Nbd(NbdAdvice),
+    /// What can be done about the error of a device.
+    Device(&'static str),
     /// The source changed while it was copied.
     CopyAgain,
     /// The destination takes no writes.
@@ -26,24 +23,19 @@ pub enum CopyAdvice {
 impl CopyAdvice {
     /// What can be done about the error of a device; `None` where its text says all that is known, and for an error of
     /// the system.
-    pub fn on(error: &io::Error) -> Option<Self> {
-        if let Some(error) = iscsi_error(error) {
-            return error.advice().map(Self::Unit);
-        }
-        let error: &NbdError = error.get_ref()?.downcast_ref()?;
-        error.advice().map(Self::Nbd)
+    pub fn on(error: &DeviceError) -> Option<Self> {
+        error.advice().map(Self::Device)
     }
 }
 
 impl fmt::Display for CopyAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unit(advice) => advice.fmt(f),
-            Self::Nbd(advice) => advice.fmt(f),
-            Self::CopyAgain => f.write_str("copy again when nothing changes it"),
-            Self::MakeWritable => f.write_str("make it writable, or choose another one"),
-            Self::LargerDestination => f.write_str("choose a larger one"),
-        }
+        f.write_str(match self {
+            Self::Device(advice) => advice,
+            Self::CopyAgain => "copy again when nothing changes it",
+            Self::MakeWritable => "make it writable, or choose another one",
+            Self::LargerDestination => "choose a larger one",
+        })
     }
 }
 
@@ -51,31 +43,36 @@ impl CopyError {
     /// What can be done about it; `None` where the text says all that is known.
     pub fn advice(&self) -> Option<CopyAdvice> {
         match self {
-            Self::Source(cause)
-            | Self::Destination(cause)
-            | Self::Flush(cause)
-            | Self::Digests(cause) => CopyAdvice::on(cause),
+            Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause) => {
+                CopyAdvice::on(cause)
+            }
             Self::Shrunk => Some(CopyAdvice::CopyAgain),
             Self::ReadOnly => Some(CopyAdvice::MakeWritable),
             Self::TooSmall { .. } | Self::Overflow { .. } => Some(CopyAdvice::LargerDestination),
             // The text of a checkpoint that does not hold says what to do with it.
-            Self::Checkpoint { .. } | Self::Cancelled | Self::Abandoned { .. } => None,
+            Self::Digests(_)
+            | Self::Checkpoint { .. }
+            | Self::Cancelled
+            | Self::Abandoned { .. } => None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+    use crate::nbd::{NbdAdvice, NbdError};
 
     #[test]
-    fn the_advice_of_a_device_comes_through_the_error_of_the_system() {
-        let unit = io::Error::from(iscsi_initiator::Error::UnflushedWritesLost);
+    fn the_advice_of_a_device_is_that_of_its_unit_or_export() {
+        let unit = DeviceError::from(iscsi_initiator::Error::UnflushedWritesLost);
         let advice = CopyError::Flush(unit).advice();
-        assert_eq!(advice, Some(CopyAdvice::Unit(Advice::WriteAgain)));
-        let export = io::Error::other(NbdError::Lost);
-        let advice = CopyError::Source(export).advice();
-        assert_eq!(advice, Some(CopyAdvice::Nbd(NbdAdvice::SetPatience)));
+        let words = iscsi_initiator::Advice::WriteAgain.text();
+        assert_eq!(advice, Some(CopyAdvice::Device(words)));
+        let advice = CopyError::Source(NbdError::Lost.into()).advice();
+        assert_eq!(advice, Some(CopyAdvice::Device(NbdAdvice::SetPatience.text())));
         assert_eq!(CopyError::Source(io::ErrorKind::NotFound.into()).advice(), None);
     }
 }

@@ -4,10 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_initiator::device::Device;
+use iscsi_block_device::{Device, RangeSet};
 use tokio::time::timeout;
-
-use crate::range_set::RangeSet;
 
 /// How long the destination may take to tell. Zeros wait for it, data do not.
 const ASKING: Duration = Duration::from_secs(5);
@@ -78,7 +76,7 @@ pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
     let mut blank = RangeSet::new();
     let asking = async {
         let mut at = 0;
-        while at < len && blank.count() < MAX_RANGES {
+        while at < len && blank.len() < MAX_RANGES {
             let Ok(extents) = device.extents(at, len - at).await else { return };
             let Some(last) = extents.last() else { return };
             at = last.end();

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use iscsi_initiator::device::IoFuture;
+use iscsi_block_device::RangeSet;
 
-use crate::range_set::RangeSet;
+use crate::boxed::IoFuture;
 
 /// Reports what is written to a source in use: a hypervisor with its bitmaps, a volume with its snapshots.
 pub trait Changes: fmt::Debug + Send + Sync {

@@ -8,11 +8,11 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use iscsi_initiator::device::IoFuture;
+use iscsi_block_device::RangeSet;
 use thiserror::Error as ThisError;
 
+use crate::boxed::IoFuture;
 use crate::identity::Identity;
-use crate::range_set::RangeSet;
 
 /// The version of the format that is written and read.
 const VERSION: u32 = 2;
@@ -73,7 +73,7 @@ pub struct Checkpoint {
     pub unreadable: RangeSet,
     /// How the last run has left a destination that is a file, if it came to its end, well or not.
     pub left: Option<Identity>,
-    /// The sessions that runs may have left at the destination, as it [names](iscsi_initiator::device::Device::leaves)
+    /// The sessions that runs may have left at the destination, as it [names](crate::Device::leaves)
     /// them: what they have in flight is older than what another run writes.
     pub sessions: Vec<String>,
 }

@@ -4,12 +4,12 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_initiator::device::IoFuture;
+use iscsi_block_device::RangeSet;
 
+use crate::boxed::IoFuture;
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, TITLE};
 use crate::host_files::{HostFiles, blocking_on};
 use crate::identity::Identity;
-use crate::range_set::RangeSet;
 use crate::replace::replace;
 use crate::system_files::SystemFiles;
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crc_fast::{CrcAlgorithm, checksum};
+use iscsi_block_device::RangeSet;
 
 use crate::part::{Content, Part};
-use crate::range_set::RangeSet;
 
 /// The checksum of some bytes: CRC-64/NVME.
 pub(crate) fn sum(data: &[u8]) -> u64 {

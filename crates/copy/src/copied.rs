@@ -1,9 +1,10 @@
 //! What came of a copy.
 
+use iscsi_block_device::RangeSet;
+
 use crate::checksums::Checksums;
 use crate::digest_file::DigestFile;
 use crate::progress::Progress;
-use crate::range_set::RangeSet;
 
 /// The result of a copy.
 #[derive(Clone, Debug)]

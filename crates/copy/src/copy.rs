@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use iscsi_block_device::RangeSet;
+
 use crate::control::Control;
 use crate::copied::Copied;
 use crate::destination::Destination;
@@ -9,7 +11,6 @@ use crate::engine::Engine;
 use crate::error::{CopyError, Failure};
 use crate::options::CopyOptions;
 use crate::progress::{Events, Teller};
-use crate::range_set::RangeSet;
 use crate::resumption::Resumption;
 use crate::source::Source;
 
@@ -53,7 +54,7 @@ impl CopyJob {
     /// It takes the place of [`CopyOptions::with_checkpoint`], and may be called before or after
     /// [`with_options`](Self::with_options).
     ///
-    /// Both ends must be recognizable: a [`Disk`](iscsi_initiator::Disk) by the name of its unit, a
+    /// Both ends must be recognizable: a `Disk` of `iscsi-initiator` by the name of its unit, a
     /// [`FileDevice`](crate::FileDevice) by its number and its times, a device of another kind by the identity that
     /// [`Source::with_identity`] and [`Destination::with_identity`] set. A source that has changed and a destination that others
     /// have written to are refused.

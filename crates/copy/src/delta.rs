@@ -11,8 +11,9 @@
 
 use std::ops::Range;
 
+use iscsi_block_device::RangeSet;
+
 use crate::digests::{Digest, Digests, known, unknown};
-use crate::range_set::RangeSet;
 
 /// What the destination holds, what it will hold, and what of that is to be saved.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use iscsi_initiator::device::{Device, DeviceLimits};
+use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceLimits, DeviceResult};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
@@ -43,8 +43,8 @@ enum Kind {
 impl Destination {
     /// Writes to a device: a block device, a disk.
     pub fn device(device: impl Device + 'static) -> Self {
-        let mark = Mark::of(&device);
-        Self { kind: Kind::Device(Arc::new(device)), mark }
+        let device: Arc<dyn Device> = Arc::new(device);
+        Self { kind: Kind::Device(Arc::clone(&device)), mark: Mark::of(device) }
     }
 
     /// Writes to a regular file, which ends up as long as what was copied; or to a block device.
@@ -52,7 +52,7 @@ impl Destination {
         if file.is_block_device() {
             return Self::device(file);
         }
-        let mark = Mark::of(&file);
+        let mark = Mark::of(Arc::new(file.clone()));
         Self { kind: Kind::File(file.growing()), mark }
     }
 
@@ -83,7 +83,7 @@ impl Destination {
     }
 
     /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device in a later run.
-    /// A [`Disk`](iscsi_initiator::Disk) and a [`FileDevice`] have one without it; a device of another kind needs it.
+    /// A device that has a [name](Device::name), such as a unit or a [`FileDevice`], has one without it; any other device needs it.
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Self {
         self.mark = self.mark.given(identity);
@@ -91,11 +91,11 @@ impl Destination {
     }
 
     /// The identity by which a later run recognizes it.
-    pub(crate) fn identity(&self) -> io::Result<Identity> {
+    pub(crate) fn identity(&self) -> DeviceResult<Identity> {
         if self.is_sequential() {
             let why =
                 "a stream cannot be written from the middle on, so a copy to it cannot be resumed";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            return Err(DeviceError::new(DeviceErrorKind::Unsupported, why));
         }
         self.mark.destination()
     }
@@ -184,11 +184,11 @@ impl Destination {
 
     /// Takes note of how many bytes are copied, as far as that is known: a file has that length from then
     /// on.
-    pub(crate) async fn set_len(&self, len: Option<u64>) -> io::Result<()> {
+    pub(crate) async fn set_len(&self, len: Option<u64>) -> DeviceResult<()> {
         match (&self.kind, len) {
-            (Kind::File(file), Some(len)) => file.clone().set_len(len).await,
+            (Kind::File(file), Some(len)) => Ok(file.clone().set_len(len).await?),
             (Kind::FilePart(file, start), Some(len)) => {
-                file.lengthen(start.saturating_add(len)).await
+                Ok(file.lengthen(start.saturating_add(len)).await?)
             }
             (
                 Kind::File(_)
@@ -201,29 +201,29 @@ impl Destination {
         }
     }
 
-    pub(crate) async fn write(&self, offset: u64, data: Bytes) -> io::Result<()> {
+    pub(crate) async fn write(&self, offset: u64, data: Bytes) -> DeviceResult<()> {
         match &self.kind {
             Kind::Device(device) => device.write_at(offset, vec![data]).await,
             Kind::File(file) => file.write_at(offset, vec![data]).await,
             Kind::FilePart(file, start) => file.write_at(start + offset, vec![data]).await,
-            Kind::Stream(writer) => writer.lock().await.write_all(&data).await,
-            Kind::Pipe(pipe) => pipe.write(data).await,
+            Kind::Stream(writer) => Ok(writer.lock().await.write_all(&data).await?),
+            Kind::Pipe(pipe) => Ok(pipe.write(data).await?),
         }
     }
 
     /// Only a device makes zeros by itself.
-    pub(crate) async fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+    pub(crate) async fn write_zeroes(&self, offset: u64, len: u64) -> DeviceResult<()> {
         match &self.kind {
             Kind::Device(device) => device.write_zeroes(offset, len).await,
             Kind::File(file) => file.write_zeroes(offset, len).await,
             Kind::FilePart(file, start) => file.write_zeroes(start + offset, len).await,
-            Kind::Stream(_) | Kind::Pipe(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::Stream(_) | Kind::Pipe(_) => Err(DeviceErrorKind::Unsupported.into()),
         }
     }
 
     /// Brings what was written onto the medium, if that is still the one that was written to; at the end, when it is known how many bytes there are in all,
     /// a file becomes as long as that.
-    pub(crate) async fn flush(&self, len: Option<u64>) -> io::Result<()> {
+    pub(crate) async fn flush(&self, len: Option<u64>) -> DeviceResult<()> {
         self.set_len(len).await?;
         match &self.kind {
             Kind::Device(device) => {
@@ -232,8 +232,8 @@ impl Destination {
                 device.confirm().await
             }
             Kind::File(file) | Kind::FilePart(file, _) => file.flush().await,
-            Kind::Stream(writer) => writer.lock().await.flush().await,
-            Kind::Pipe(pipe) => pipe.flush().await,
+            Kind::Stream(writer) => Ok(writer.lock().await.flush().await?),
+            Kind::Pipe(pipe) => Ok(pipe.flush().await?),
         }
     }
 }

@@ -168,7 +168,7 @@ impl DigestFile {
         self.doubt.as_deref()
     }
 
-    /// Sessions that copies may have left at the destination, as it [tells](iscsi_initiator::device::Device::leaves).
+    /// Sessions that copies may have left at the destination, as it [tells](crate::Device::leaves).
     pub(crate) fn sessions(&self) -> Vec<String> {
         self.lock_sessions().clone()
     }

@@ -1,10 +1,11 @@
 //! What a copy keeps of its digests while it runs.
 
+use iscsi_block_device::RangeSet;
+
 use crate::delta::Delta;
 use crate::digest_file::DigestFile;
 use crate::digests::Digests;
 use crate::part::Part;
-use crate::range_set::RangeSet;
 
 /// The digests of a copy.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 
+use iscsi_block_device::RangeSet;
 use thiserror::Error as ThisError;
 
 use crate::identity::Identity;
-use crate::range_set::RangeSet;
 use crate::zeros::is_zero;
 
 /// The version of the format that is written and read.

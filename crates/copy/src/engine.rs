@@ -22,7 +22,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi_initiator::device::Extent;
+use iscsi_block_device::{DeviceResult, Extent, RangeSet};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
@@ -44,7 +44,6 @@ use crate::part::{Cut, Part};
 use crate::pool::Pool;
 use crate::progress::Teller;
 use crate::questions::Pace;
-use crate::range_set::RangeSet;
 use crate::rate_limit::RateLimits;
 use crate::source::Source;
 use crate::survey::{Question, Survey};
@@ -113,7 +112,7 @@ enum Ended {
     /// The destination has told which bytes read as zeros.
     Asked(RangeSet),
     /// The source has told which parts of a range hold data.
-    Surveyed(Question, io::Result<Vec<Extent>>),
+    Surveyed(Question, DeviceResult<Vec<Extent>>),
     /// What was asked for has brought these parts.
     Read {
         asked: Load,
@@ -126,9 +125,9 @@ enum Ended {
         /// Nothing was known of it.
         is_blind: bool,
     },
-    Written(Task, Part, io::Result<()>),
+    Written(Task, Part, DeviceResult<()>),
     /// A flush, which may say that writes are lost.
-    Flushed(io::Result<()>),
+    Flushed(DeviceResult<()>),
     /// A checkpoint was written, or not.
     Saved(io::Result<()>),
     /// These lines were added to the file of digests, or not.

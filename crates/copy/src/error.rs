@@ -3,12 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use iscsi_initiator::ErrorKind;
+use iscsi_block_device::{DeviceError, DeviceErrorKind, RangeSet};
 use thiserror::Error as ThisError;
 
-use crate::nbd::NbdError;
 use crate::progress::Progress;
-use crate::range_set::RangeSet;
 
 /// The reason why a copy failed. The text is the fact alone; [`advice`](Self::advice) says what can be done.
 #[derive(Debug, ThisError)]
@@ -16,16 +14,16 @@ use crate::range_set::RangeSet;
 pub enum CopyError {
     /// The source could not be read.
     #[error("source: {0}")]
-    Source(#[source] io::Error),
+    Source(#[source] DeviceError),
     /// The source ended before the length that it had at the beginning.
     #[error("source: it became shorter while it was copied")]
     Shrunk,
     /// The destination could not be written.
     #[error("destination: {0}")]
-    Destination(#[source] io::Error),
+    Destination(#[source] DeviceError),
     /// What was written could not be brought onto the medium.
     #[error("destination: {0}, at a flush")]
-    Flush(#[source] io::Error),
+    Flush(#[source] DeviceError),
     /// The file of digests still lists blocks that are to be overwritten, and cannot be written; or
     /// the destination is a stream, which has none.
     #[error("digests: {0}")]
@@ -69,26 +67,26 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Returns the error of the initiator, if a disk failed.
-    pub fn iscsi(&self) -> Option<&iscsi_initiator::Error> {
-        let (Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause)) = self else {
-            return None;
-        };
-        iscsi_error(cause)
+    /// Returns the error of a device, if one failed: the source, or the destination at a write or a flush.
+    pub const fn device(&self) -> Option<&DeviceError> {
+        match self {
+            Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause) => Some(cause),
+            Self::Shrunk
+            | Self::Digests(_)
+            | Self::Checkpoint { .. }
+            | Self::ReadOnly
+            | Self::TooSmall { .. }
+            | Self::Overflow { .. }
+            | Self::Cancelled
+            | Self::Abandoned { .. } => None,
+        }
     }
-}
-
-/// The initiator's error in one of the system.
-pub(crate) fn iscsi_error(error: &io::Error) -> Option<&iscsi_initiator::Error> {
-    error.get_ref()?.downcast_ref()
 }
 
 /// Whether a device says that it may have lost writes which were not flushed, so that making them again
 /// mends it.
-pub(crate) fn is_loss(error: &io::Error) -> bool {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
-    matches!(cause, Some(NbdError::UnflushedWritesLost))
-        || iscsi_error(error).is_some_and(|error| error.kind() == ErrorKind::UnflushedWritesLost)
+pub(crate) fn is_loss(error: &DeviceError) -> bool {
+    error.kind() == DeviceErrorKind::LostWrites
 }
 
 /// A copy that did not come to its end.

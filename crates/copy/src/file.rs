@@ -3,19 +3,24 @@
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_block_device::{
+    ContentName, Device, DeviceFuture, DeviceLimits, DeviceName, DeviceResult, Extent, ExtentState,
+};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rustix::fs::{FallocateFlags, SeekFrom as Place, fallocate, seek};
 use rustix::io::Errno;
 
+use crate::block_device;
 use crate::blocking::blocking;
 use crate::file_options::FileOptions;
+use crate::regular_file::{made, place};
 
 /// One visit to another thread costs more than a short read, bytes.
 const PREFERRED: usize = 1 << 20;
@@ -28,6 +33,10 @@ pub(crate) fn local_depth(io_size: usize) -> usize {
     QUEUE.div_ceil(io_size.max(1))
 }
 
+/// File systems know the time of a change no finer than this, and those that know no fractions of a second (ext3, FAT) no
+/// finer than the other.
+const TICK: Duration = Duration::from_millis(20);
+const COARSE_TICK: Duration = Duration::from_secs(2);
 /// A block device punches multiples of its logical block, which is mostly this or a part of it, bytes.
 const BLOCK: u64 = 4 << 10;
 /// So many extents are told at once.
@@ -175,38 +184,67 @@ impl Device for FileDevice {
         limits
     }
 
+    /// Returns the number of a regular file in its file system and when it was made, as far as the file system says that; of
+    /// a block device the name of the disk.
+    fn name(&self) -> DeviceResult<Option<DeviceName>> {
+        let metadata = self.metadata()?;
+        if self.is_block_device {
+            let name = block_device::name(metadata.rdev());
+            return Ok(Some(DeviceName::new(name, self.capacity)));
+        }
+        // Its length changes while it is copied to.
+        let (place, made) = (place(&metadata), made(&metadata));
+        Ok(Some(match made {
+            Some(made) => DeviceName::new(format!("{place} {made}"), 0),
+            None => DeviceName::new(place, 0).with_unique(false),
+        }))
+    }
+
+    /// Returns when a regular file was changed.
+    fn content_name(&self) -> DeviceResult<Option<ContentName>> {
+        if self.is_block_device {
+            return Ok(None);
+        }
+        let metadata = self.metadata()?;
+        let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+        let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
+        // It was later already where the clock of the file system is ahead.
+        let ago = metadata.modified()?.elapsed().unwrap_or(tick);
+        Ok(Some(ContentName::new(changed, metadata.len(), tick.saturating_sub(ago))))
+    }
+
     fn queue_depth(&self, io_size: usize) -> usize {
         local_depth(io_size)
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         let file = Arc::clone(&self.file);
-        Box::pin(blocking(move || {
+        on_thread(move || {
             file.read_exact_at(&mut buffer, offset)?;
             Ok(buffer)
-        }))
+        })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
-        Box::pin(blocking(move || {
+        on_thread(move || {
             let mut at = offset;
             for page in pages {
                 sticky.write(|| file.write_all_at(&page, at))?;
                 at += page.len() as u64;
             }
             Ok(())
-        }))
+        })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
-        Box::pin(blocking(move || file.sync_all().and_then(|()| sticky.check())))
+        on_thread(move || file.sync_all().and_then(|()| sticky.check()))
     }
 
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let (file, is_block_device) = (Arc::clone(&self.file), self.is_block_device);
-        Box::pin(blocking(move || {
+        on_thread(move || {
             let range = offset..offset.saturating_add(len);
             let punched = match punch(&file, &range) {
                 Err(Errno::INVAL) if is_block_device => punch(&file, &blocks(&range)),
@@ -218,26 +256,26 @@ impl Device for FileDevice {
                 Err(Errno::INVAL) if is_block_device => Ok(()),
                 result => Ok(result?),
             }
-        }))
+        })
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
         let is_block_device = self.is_block_device;
-        Box::pin(blocking(move || {
+        on_thread(move || {
             let range = offset..offset.saturating_add(len);
             sticky.write(|| match punch(&file, &range) {
                 Err(Errno::OPNOTSUPP) => write_zeros(&file, range),
                 Err(Errno::INVAL) if is_block_device => zero_around_blocks(&file, range),
                 result => result.map_err(io::Error::from),
             })
-        }))
+        })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         let file = Arc::clone(&self.file);
         let is_block_device = self.is_block_device;
-        Box::pin(blocking(move || {
+        on_thread(move || {
             let range = offset..offset.saturating_add(len);
             // Behind the end of a file that became shorter, all would look like a hole.
             if !is_block_device && file.metadata()?.len() < range.end {
@@ -246,8 +284,15 @@ impl Device for FileDevice {
             // A block device has no holes.
             let sync: fn(&File) -> _ = if is_block_device { |_| Ok(()) } else { File::sync_data };
             synced_extents(&file, range, sync)
-        }))
+        })
     }
+}
+
+/// A request that runs on a thread which may block.
+fn on_thread<'a, T: Send + 'static>(
+    request: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> DeviceFuture<'a, T> {
+    Box::pin(async move { Ok(blocking(request).await?) })
 }
 
 /// Makes a hole; bytes at its ends that fill no block of the file system become zeros.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use iscsi_initiator::device::IoFuture;
+use crate::boxed::IoFuture;
 
 /// File operations for checkpoints and digests. Each function except [`run`](Self::run) may block.
 #[cfg_attr(

@@ -3,21 +3,14 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::thread::sleep;
-use std::time::Duration;
 
-use iscsi_initiator::Disk;
+use iscsi_block_device::{ContentName, Device, DeviceName, DeviceResult};
 use thiserror::Error as ThisError;
 
-use crate::block_device;
 use crate::file::FileDevice;
-use crate::regular_file::{made, place};
 
-/// File systems know the time of a change no finer than this, and those that know no fractions of a second (ext3, FAT) no
-/// finer than the other.
-const TICK: Duration = Duration::from_millis(20);
-const COARSE_TICK: Duration = Duration::from_secs(2);
 const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
                              copy it without a checkpoint, or keep it on another file system";
 
@@ -27,16 +20,16 @@ const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, 
 pub struct Identity {
     name: String,
     bytes: u64,
-    /// A regular file that copies write to as a whole.
-    file: Option<WrittenFile>,
+    /// A device that copies write to as a whole, and that has a name for what it holds.
+    written: Option<Written>,
 }
 
-/// A regular file that copies write to.
+/// A device that copies write to, such as a regular file.
 #[derive(Clone, Debug)]
-struct WrittenFile {
-    device: FileDevice,
-    /// Its number alone does not make it the same one.
-    has_birth_time: bool,
+struct Written {
+    device: Arc<dyn Device>,
+    /// The number of a file alone does not make it the same one.
+    is_unique: bool,
 }
 
 /// Why a file that was written to may not be what a copy has left.
@@ -65,19 +58,41 @@ impl Identity {
     /// spaces.
     pub fn new(name: &str, bytes: u64) -> Self {
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { name, bytes, file: None }
+        Self { name, bytes, written: None }
     }
 
-    /// Identifies a logical unit by its name (VPD page 83), or its serial number (VPD page 80); `None` for one that has
-    /// neither.
-    pub fn of_disk(disk: &Disk) -> Option<Self> {
-        let profile = disk.profile();
-        let name = match (&profile.designator, &profile.serial_number) {
-            (Some(designator), _) => designator.to_string(),
-            (None, Some(serial)) => format!("serial number {serial}"),
-            (None, None) => return None,
-        };
-        Some(Self::new(&format!("logical unit {name}"), profile.capacity.bytes()))
+    /// Identifies a device by its [name](Device::name); `None` for one that has none. The name of a logical unit is that of VPD
+    /// page 83, or its serial number (VPD page 80).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn of_device(device: &(impl Device + ?Sized)) -> DeviceResult<Option<Self>> {
+        Ok(device.name()?.map(Self::named))
+    }
+
+    fn named(DeviceName { text, bytes, .. }: DeviceName) -> Self {
+        Self::new(&text, bytes)
+    }
+
+    fn holding(ContentName { text, bytes, .. }: ContentName) -> Self {
+        Self::new(&text, bytes)
+    }
+
+    /// Identifies a device that is read by what it holds, where it has a name for that, or else by itself.
+    pub(crate) fn of_read(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
+        match device.content_name()? {
+            Some(content) => Ok(Some(Self::holding(content))),
+            None => Self::of_device(device),
+        }
+    }
+
+    /// Identifies a device that is written to by itself, and notes how what it holds is looked at.
+    pub(crate) fn of_written(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
+        let Some(name) = device.name()? else { return Ok(None) };
+        let is_unique = name.is_unique;
+        let has_content = device.content_name()?.is_some();
+        let written = has_content.then(|| Written { device: Arc::clone(device), is_unique });
+        Ok(Some(Self { written, ..Self::named(name) }))
     }
 
     /// Identifies a file that is read, by its length and the time of its last change: under another name, or on
@@ -87,12 +102,7 @@ impl Identity {
     /// # Errors
     /// Those of the system.
     pub fn of_source(file: &FileDevice) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        if file.is_block_device() {
-            return Self::of_destination(file);
-        }
-        let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
-        Ok(Self::new(&changed, metadata.len()))
+        Self::of_read(&shared(file))?.ok_or_else(nameless)
     }
 
     /// Identifies a file that is written to, by its number in its file system and by when it was made: the number of a file
@@ -106,18 +116,7 @@ impl Identity {
     /// # Errors
     /// Those of the system.
     pub fn of_destination(file: &FileDevice) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        if file.is_block_device() {
-            let capacity = iscsi_initiator::device::Device::capacity(file);
-            return Ok(Self::new(&block_device::name(metadata.rdev()), capacity));
-        }
-        let (mut name, made) = (place(&metadata), made(&metadata));
-        let file = WrittenFile { device: file.clone(), has_birth_time: made.is_some() };
-        if let Some(made) = made {
-            name += &format!(" {made}");
-        }
-        // Its length changes while it is copied to.
-        Ok(Self { file: Some(file), ..Self::new(&name, 0) })
+        Self::of_written(&shared(file))?.ok_or_else(nameless)
     }
 
     /// Identifies a file that is read while others write to it, by its number in its file system, by when it was made, and by its
@@ -126,12 +125,11 @@ impl Identity {
     /// # Errors
     /// Those of the system; [`Unsupported`](ErrorKind::Unsupported) where it does not say when a file was made.
     pub fn of_source_in_use(file: &FileDevice) -> io::Result<Self> {
-        let Self { name, file: written, .. } = Self::of_destination(file)?;
-        if written.is_some_and(|written| !written.has_birth_time) {
+        let Self { name, written, .. } = Self::of_destination(file)?;
+        if written.is_some_and(|written| !written.is_unique) {
             return Err(io::Error::new(ErrorKind::Unsupported, NO_BIRTH_TIME));
         }
-        let bytes = iscsi_initiator::device::Device::capacity(file);
-        Ok(Self { name, bytes, file: None }.in_use())
+        Ok(Self { name, bytes: file.capacity(), written: None }.in_use())
     }
 
     /// Returns the identity of the same end while others write to it. What is known of the one says nothing of the other: a copy of it
@@ -150,25 +148,23 @@ impl Identity {
             name += &format!(" to {}", range.end);
         }
         // Others may write to the rest.
-        Self { name, bytes: self.bytes, file: None }
+        Self { name, bytes: self.bytes, written: None }
     }
 
-    /// How a copy leaves a file that it has written to, once all is flushed; `None` for what is no file. Whoever writes
-    /// to it afterwards does so at another time.
+    /// How a copy leaves a file that it has written to, once all is flushed; `None` for what has no name for what it holds. A later
+    /// write gives it another name.
     pub(crate) fn left(&self) -> io::Result<Option<Self>> {
-        let Some(file) = &self.file else { return Ok(None) };
-        let metadata = file.device.metadata()?;
-        let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
-        // It was later already where the clock of the file system is ahead.
-        if let Ok(ago) = metadata.modified()?.elapsed() {
-            sleep(tick.saturating_sub(ago));
+        let Some(written) = &self.written else { return Ok(None) };
+        if let Some(content) = written.device.content_name()? {
+            sleep(content.settles_in);
         }
         self.now()
     }
 
     /// How a file is now that copies write to.
     pub(crate) fn now(&self) -> io::Result<Option<Self>> {
-        self.file.as_ref().map(|file| Self::of_source(&file.device)).transpose()
+        let Some(written) = &self.written else { return Ok(None) };
+        Ok(written.device.content_name()?.map(Self::holding))
     }
 
     /// Makes sure that what was kept of copies holds, of which the last has noted `left`, or has not come to that.
@@ -178,7 +174,7 @@ impl Identity {
             Some(was) if *was != is => {
                 Err(Doubt::Changed { was: was.clone().into(), is: is.into() })
             }
-            None if self.file.as_ref().is_some_and(|file| !file.has_birth_time) => {
+            None if self.written.as_ref().is_some_and(|written| !written.is_unique) => {
                 Err(Doubt::Unproven)
             }
             Some(_) | None => Ok(()),
@@ -192,8 +188,16 @@ impl Identity {
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (name, bytes) = text.strip_suffix(" bytes")?.rsplit_once(", ")?;
-        Some(Self { name: name.to_owned(), bytes: bytes.parse().ok()?, file: None })
+        Some(Self { name: name.to_owned(), bytes: bytes.parse().ok()?, written: None })
     }
+}
+
+fn shared(file: &FileDevice) -> Arc<dyn Device> {
+    Arc::new(file.clone())
+}
+
+fn nameless() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "the file has no name that lasts")
 }
 
 impl PartialEq for Identity {
@@ -213,6 +217,7 @@ impl fmt::Display for Identity {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
 
     use super::*;
 
@@ -226,7 +231,7 @@ mod tests {
         let check = |identity: &Identity, left| identity.check_left(left).unwrap();
         let as_it_was = check(&identity, Some(&left));
         let mut unborn = identity.clone();
-        unborn.file.as_mut().unwrap().has_birth_time = false;
+        unborn.written.as_mut().unwrap().is_unique = false;
         let unborn = [check(&unborn, Some(&left)), check(&unborn, None)];
         let after_a_kill = check(&identity, None);
         // A write that changes no byte still changes the modification time.

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::range_set::RangeSet;
+use iscsi_block_device::RangeSet;
 
 /// What has become of each byte of a copy.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@
 //! # Ok(())
 //! # }
 //! ```
-//! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
+//! A `Disk` of `iscsi-initiator` is a device: `Source::device(disk)`, `Destination::device(disk)`.
 //!
 //! | to | use |
 //! |---|---|
@@ -44,21 +44,20 @@
 //! | concurrency | take many calls at the same time, up to [`queue_depth`](Device::queue_depth) (default: 1) and a few more. They have no order, but a request that begins after the end of a write sees its data |
 //! | dropped futures | a write may be made in part or not at all, but never after a later write to the same bytes |
 //! | blocking calls | run them on threads that may block (`tokio::task::spawn_blocking`): on a thread of the runtime they would hold up all other requests |
-//! | flush | return when every write that had ended before is on the medium. Set [`has_volatile_cache`](iscsi_initiator::device::DeviceLimits::has_volatile_cache) if writes end sooner than that |
-//! | lost writes | if writes that were not flushed may be gone, let the next flush fail with `iscsi_initiator::Error::UnflushedWritesLost`: the copy makes them again. Each handle must get that error once. Any other error ends the copy, and its checkpoint says what the last good flush has covered. Never let a flush succeed after a lost write |
-//! | size | return the capacity in bytes. The copy reads what it was at its beginning; a read beyond the end must fail with `UnexpectedEof` or `InvalidInput`, not return less |
+//! | flush | return when every write that had ended before is on the medium. Set [`has_volatile_cache`](device::DeviceLimits::has_volatile_cache) if writes end sooner than that |
+//! | lost writes | if writes that were not flushed may be gone, let the next flush fail with the kind [`LostWrites`](device::DeviceErrorKind::LostWrites): the copy makes them again. Each handle must get that error once. Any other error ends the copy, and its checkpoint says what the last good flush has covered. Never let a flush succeed after a lost write |
+//! | size | return the capacity in bytes. The copy reads what it was at its beginning; a read beyond the end must fail with `UnexpectedEnd` or `InvalidInput`, not return less |
 //! | alignment | set `block_size` if other requests cost a read: the copy then sends whole blocks, but for the end |
-//! | extents | the default reports data everywhere, and all is read. Report [`Deallocated`](iscsi_initiator::device::ExtentState::Deallocated) only for bytes that read as zeros |
+//! | extents | the default reports data everywhere, and all is read. Report [`Deallocated`](device::ExtentState::Deallocated) only for bytes that read as zeros |
 //! | zeros | the default writes zeros as data. Override [`write_zeroes`](Device::write_zeroes) and set `has_fast_zeroes` together |
-//! | identity | [`Source::with_identity`], [`Destination::with_identity`] name it for [`CopyJob::resume_from`] |
+//! | identity | return a [`name`](Device::name) by which a later process recognizes the device, for [`CopyJob::resume_from`]; or name it by [`Source::with_identity`], [`Destination::with_identity`] |
 //!
 //! ```
-//! use std::io;
 //! use std::sync::{Arc, RwLock};
 //!
 //! use bytes::{Bytes, BytesMut};
+//! use iscsi_copy::device::{DeviceFuture, DeviceResult, check_range};
 //! use iscsi_copy::{CopyJob, Destination, Device, Source};
-//! use iscsi_initiator::device::{DeviceLimits, IoFuture};
 //!
 //! /// A device in memory. Clones are the same device.
 //! #[derive(Clone, Debug)]
@@ -66,10 +65,9 @@
 //!
 //! impl Memory {
 //!     /// Where a request lies, if the device has all of it.
-//!     fn range(&self, offset: u64, len: usize) -> io::Result<std::ops::Range<usize>> {
-//!         let end = offset.checked_add(len as u64).filter(|end| *end <= self.capacity());
-//!         let end = end.ok_or(io::ErrorKind::InvalidInput)? as usize;
-//!         Ok(end - len..end)
+//!     fn range(&self, offset: u64, len: usize) -> DeviceResult<std::ops::Range<usize>> {
+//!         let range = check_range(self.capacity(), offset, len as u64)?;
+//!         Ok(range.start as usize..range.end as usize)
 //!     }
 //! }
 //!
@@ -78,11 +76,7 @@
 //!         self.0.read().unwrap().len() as u64
 //!     }
 //!
-//!     fn limits(&self) -> DeviceLimits {
-//!         DeviceLimits::default()
-//!     }
-//!
-//!     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+//!     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
 //!         Box::pin(async move {
 //!             let range = self.range(offset, buffer.len())?;
 //!             buffer.copy_from_slice(&self.0.read().unwrap()[range]);
@@ -90,7 +84,7 @@
 //!         })
 //!     }
 //!
-//!     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+//!     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
 //!         Box::pin(async move {
 //!             let data = pages.concat();
 //!             let range = self.range(offset, data.len())?;
@@ -100,7 +94,7 @@
 //!     }
 //!
 //!     // There is no cache: a write that has ended is where it stays.
-//!     fn flush(&self) -> IoFuture<'_, ()> {
+//!     fn flush(&self) -> DeviceFuture<'_, ()> {
 //!         Box::pin(async { Ok(()) })
 //!     }
 //! }
@@ -157,7 +151,6 @@ mod pipe;
 mod pool;
 mod progress;
 mod questions;
-mod range_set;
 mod rate_limit;
 mod read_back;
 mod regular_file;
@@ -173,6 +166,7 @@ mod window;
 mod zeros;
 
 pub use advice::CopyAdvice;
+pub use boxed::IoFuture;
 pub use changes::Changes;
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use checkpoint_file::CheckpointFile;
@@ -189,12 +183,11 @@ pub use file_options::FileOptions;
 pub use forecast::{Divergence, Forecast, Pass, Verdict};
 pub use holders::InUse;
 pub use identity::Identity;
-pub use iscsi_initiator::device::Device;
+pub use iscsi_block_device::{self as device, Device, RangeSet};
 pub use nbd::{DirtyBitmap, NbdAdvice, NbdDevice, NbdError, NbdUri};
 pub use options::CopyOptions;
 pub use passes::{EndedPass, Passes, PassesError};
 pub use progress::{Event, Events, Progress};
-pub use range_set::RangeSet;
 pub use source::Source;
 pub use verify::{Difference, Verify, VerifyError};
 

@@ -1,12 +1,10 @@
 //! By what a later run recognizes an end of a copy.
 
-use std::any::Any;
-use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::Arc;
 
-use iscsi_initiator::Disk;
+use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 
-use crate::file::FileDevice;
 use crate::identity::Identity;
 
 /// An end by which it can be recognized, and the part of it that is copied.
@@ -19,10 +17,10 @@ pub(crate) struct Mark {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// Nothing that a later run could recognize: a stream, or a device of another kind.
+    /// Nothing that a later run could recognize, such as a stream.
     Nothing,
-    Disk(Disk),
-    File(FileDevice),
+    /// A device, by the names that it has when that is asked.
+    Device(Arc<dyn Device>),
     /// The caller knows it.
     Given(Identity),
 }
@@ -30,16 +28,9 @@ enum What {
 impl Mark {
     pub(crate) const NONE: Self = Self { what: What::Nothing, part: None };
 
-    /// The mark of a device of one of the kinds that have a name that lasts.
-    pub(crate) fn of(device: &dyn Any) -> Self {
-        let what = if let Some(disk) = device.downcast_ref::<Disk>() {
-            What::Disk(disk.clone())
-        } else if let Some(file) = device.downcast_ref::<FileDevice>() {
-            What::File(file.clone())
-        } else {
-            What::Nothing
-        };
-        Self { what, part: None }
+    /// The mark of a device.
+    pub(crate) const fn of(device: Arc<dyn Device>) -> Self {
+        Self { what: What::Device(device), part: None }
     }
 
     /// The mark of an end of this identity, of which the part stays.
@@ -56,29 +47,28 @@ impl Mark {
     }
 
     /// The identity of an end that is read.
-    pub(crate) fn source(&self) -> io::Result<Identity> {
-        self.identity(Identity::of_source)
+    pub(crate) fn source(&self) -> DeviceResult<Identity> {
+        self.identity(Identity::of_read)
     }
 
     /// The identity of an end that is written to.
-    pub(crate) fn destination(&self) -> io::Result<Identity> {
-        self.identity(Identity::of_destination)
+    pub(crate) fn destination(&self) -> DeviceResult<Identity> {
+        self.identity(Identity::of_written)
     }
 
     fn identity(
         &self,
-        of_file: impl FnOnce(&FileDevice) -> io::Result<Identity>,
-    ) -> io::Result<Identity> {
+        of_device: impl FnOnce(&Arc<dyn Device>) -> DeviceResult<Option<Identity>>,
+    ) -> DeviceResult<Identity> {
         let identity = match &self.what {
             What::Nothing => None,
-            What::Disk(disk) => Identity::of_disk(disk),
-            What::File(file) => Some(of_file(file)?),
+            What::Device(device) => of_device(device)?,
             What::Given(identity) => Some(identity.clone()),
         };
         let identity = identity.ok_or_else(|| {
             let why = "nothing says in a later run that it is the same, so a copy of it cannot be resumed; if you know \
                        a name that lasts, set it by with_identity";
-            io::Error::new(ErrorKind::Unsupported, why)
+            DeviceError::new(DeviceErrorKind::Unsupported, why)
         })?;
         Ok(match &self.part {
             Some(range) => identity.part(range.clone()),
@@ -105,8 +95,8 @@ mod tests {
 
     #[test]
     fn an_end_without_a_name_that_lasts_is_refused_by_a_sentence_that_says_what_to_do() {
-        let error = Mark::of(&"a device of another kind").source().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let error = Mark::NONE.source().unwrap_err();
+        assert_eq!(error.kind(), DeviceErrorKind::Unsupported);
         assert!(error.to_string().contains("with_identity"), "{error}");
     }
 }

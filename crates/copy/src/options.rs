@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_block_device::RangeSet;
+
 use crate::checkpoint::CheckpointStore;
 use crate::digest_file::DigestFile;
-use crate::range_set::RangeSet;
 
 /// Options of a copy. Begin with the [default](Self::default), and change it by the setters.
 #[derive(Clone, Debug)]

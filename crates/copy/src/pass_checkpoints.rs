@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use iscsi_initiator::device::IoFuture;
+use iscsi_block_device::RangeSet;
 
+use crate::boxed::IoFuture;
 use crate::checkpoint::CheckpointStore;
-use crate::range_set::RangeSet;
 
 /// Keeps the checkpoints of one pass, each with what the pass leaves alone: other passes have copied that.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_block_device::RangeSet;
 use thiserror::Error as ThisError;
 use tokio::time::Instant;
 
@@ -27,7 +28,6 @@ use crate::forecast::{Forecast, Pass, Verdict};
 use crate::options::CopyOptions;
 use crate::pass_checkpoints::PassCheckpoints;
 use crate::progress::Progress;
-use crate::range_set::RangeSet;
 use crate::source::Source;
 
 /// Copies a source that is written to meanwhile: at first all of it, and then, pass by pass, what has
@@ -36,7 +36,7 @@ use crate::source::Source;
 /// Each pass is a [copy](CopyJob) of its own, which reads the source again and is flushed at its end. It may be paused and
 /// cancelled, and made again if it fails. Checkpoints and digests stay true from pass to pass, also where
 /// the process is killed between two of them. But what a killed process has sent may arrive after what the next one
-/// sends, and is older: with the same [ISID](iscsi_initiator::Options::isid) its sessions are ended first, by a target
+/// sends, and is older: with the same ISID (`iscsi_initiator::Options::isid`) its sessions are ended first, by a target
 /// that gets as many of them again.
 ///
 /// ```no_run
@@ -173,7 +173,7 @@ impl Passes {
 
     /// Returns the next pass, to be run and [taken](Self::take); `None` after the last. Before all but the first it asks
     /// what has changed. A pass that was not taken is given again, unless it keeps digests. Where it was abandoned or
-    /// dropped, what it was writing must not come after that: a [`Disk`](iscsi_initiator::Disk) sees to it, a file does not.
+    /// dropped, what it was writing must not come after that: a `Disk` of `iscsi-initiator` sees to it, a file does not.
     ///
     /// # Errors
     /// Why there is no further pass. After any but [`PassesError::Freeze`], what an earlier run has left in a

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::BufferPool;
+use iscsi_block_device::BufferPool;
 
 /// Buffers that were used before, as many as ever held data at once. The one that came back last,
 /// which the processor's caches may still hold, is the first to go out again. Clones are the same

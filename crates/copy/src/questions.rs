@@ -5,9 +5,9 @@
 //! zeros in it would have taken to be read. As long as little is owed, reading waits. Then it goes on where nothing is
 //! known, gently at first, and one question at a time looks farther ahead, until an answer pays.
 
-use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use iscsi_block_device::{DeviceError, DeviceErrorKind};
 use tokio::time::Instant;
 
 /// The first question is for so many bytes.
@@ -207,9 +207,10 @@ impl Questions {
     }
 
     /// It was not answered.
-    pub(crate) fn fail(&mut self, error: &io::Error, took: Duration, asked: u64) {
+    pub(crate) fn fail(&mut self, error: &DeviceError, took: Duration, asked: u64) {
         let kind = error.kind();
-        self.is_refused |= matches!(kind, ErrorKind::Unsupported | ErrorKind::InvalidInput);
+        self.is_refused |=
+            matches!(kind, DeviceErrorKind::Unsupported | DeviceErrorKind::InvalidInput);
         self.end(Answer { took, asked, covered: asked, extents: 1, spared: 0 });
     }
 }
@@ -318,10 +319,10 @@ mod tests {
     fn who_refuses_is_asked_once_and_who_fails_again() {
         let mut questions = Questions::new();
         questions.begin();
-        questions.fail(&io::Error::other("busy"), MILLI, FIRST_WINDOW);
+        questions.fail(&DeviceErrorKind::Busy.into(), MILLI, FIRST_WINDOW);
         assert!(questions.has_room() && !questions.allow_blind(0));
         questions.begin();
-        questions.fail(&ErrorKind::Unsupported.into(), MILLI, FIRST_WINDOW);
+        questions.fail(&DeviceErrorKind::Unsupported.into(), MILLI, FIRST_WINDOW);
         assert!(!questions.has_room() && questions.allow_blind(1000));
     }
 }

@@ -3,18 +3,16 @@
 //! Where zeros are expected, the destination is asked whether it reads as zeros there; of what another run has
 //! copied, the source is asked as well. Reading goes on meanwhile.
 
-use std::io;
 use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use iscsi_initiator::device::{Device, Extent};
+use iscsi_block_device::{Device, DeviceErrorKind, DeviceResult, Extent, RangeSet};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::questions::Pace;
-use crate::range_set::RangeSet;
 use crate::survey::{Front, Grid, Question, Survey};
 
 /// What has no checksum is read back in pieces of so many bytes.
@@ -70,7 +68,7 @@ pub(crate) struct ReadBack {
     /// What should be zero.
     zeros: Asked,
     longest: u64,
-    answers: JoinSet<(Side, Question, io::Result<Vec<Extent>>)>,
+    answers: JoinSet<(Side, Question, DeviceResult<Vec<Extent>>)>,
 }
 
 impl Asked {
@@ -163,7 +161,7 @@ impl ReadBack {
                     let Range { start, end } = question.range;
                     let told = match device {
                         Some(device) => device.extents(start, end - start).await,
-                        None => Err(io::ErrorKind::Unsupported.into()),
+                        None => Err(DeviceErrorKind::Unsupported.into()),
                     };
                     (side, question, told)
                 });

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use iscsi_block_device::RangeSet;
+
 use crate::blocking::blocking;
 use crate::boxed::{BoxFuture, boxed};
 use crate::checkpoint_file::CheckpointFile;
 use crate::destination::Destination;
 use crate::error::CopyError;
 use crate::options::CopyOptions;
-use crate::range_set::RangeSet;
 use crate::source::Source;
 
 /// A checkpoint that was read, and is kept from now on.
@@ -32,7 +33,7 @@ impl Resumption {
         boxed(async move {
             let work = move || Ok(Self::begin_now(path, &source, &destination));
             // The outer error is one of the thread.
-            blocking(work).await.map_err(CopyError::Source).flatten()
+            blocking(work).await.map_err(|error| CopyError::Source(error.into())).flatten()
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use iscsi_initiator::device::Extent;
+use iscsi_block_device::Extent;
 
 /// Bytes in a row that are data, or read as zeros.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,7 +36,8 @@ pub(crate) fn segments(extents: &[Extent], range: Range<u64>) -> Vec<Segment> {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::device::ExtentState;
+
+    use iscsi_block_device::ExtentState;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, IoFuture};
+use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
 
@@ -62,8 +62,9 @@ impl Stream {
 impl Source {
     /// Reads from a device: a file, a block device, a disk. What it has now is what is copied, also where it grows meanwhile.
     pub fn device(device: impl Device + 'static) -> Self {
-        let mark = Mark::of(&device);
-        let window = Window::new(Arc::new(device), 0..u64::MAX);
+        let device: Arc<dyn Device> = Arc::new(device);
+        let mark = Mark::of(Arc::clone(&device));
+        let window = Window::new(device, 0..u64::MAX);
         Self { kind: Kind::Device(Arc::new(window)), mark }
     }
 
@@ -94,8 +95,8 @@ impl Source {
 
     /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device in a later run.
     ///
-    /// A [`Disk`](iscsi_initiator::Disk) and a [`FileDevice`](crate::FileDevice) have one without it; a device of another kind
-    /// needs it, and so does a file that others write to meanwhile ([`Identity::of_source_in_use`]).
+    /// A device that has a [name](Device::name), such as a unit or a [`FileDevice`](crate::FileDevice), has one without it; any other
+    /// device needs it, and so does a file that others write to meanwhile ([`Identity::of_source_in_use`]).
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Self {
         self.mark = self.mark.given(identity);
@@ -103,12 +104,12 @@ impl Source {
     }
 
     /// The identity by which a later run recognizes it.
-    pub(crate) fn identity(&self) -> io::Result<Identity> {
+    pub(crate) fn identity(&self) -> DeviceResult<Identity> {
         match &self.kind {
             Kind::Device(_) => self.mark.source(),
             Kind::Stream(..) | Kind::Pipe(_) => {
                 let why = "a stream cannot be read again, so a copy of it cannot be resumed";
-                Err(io::Error::new(io::ErrorKind::Unsupported, why))
+                Err(DeviceError::new(DeviceErrorKind::Unsupported, why))
             }
         }
     }
@@ -138,11 +139,11 @@ impl Source {
 
     /// Reads what comes next of a stream, until the buffer is full or the stream ends: then it comes back
     /// shorter.
-    pub(crate) async fn fill(&self, buffer: BytesMut) -> io::Result<BytesMut> {
+    pub(crate) async fn fill(&self, buffer: BytesMut) -> DeviceResult<BytesMut> {
         match &self.kind {
-            Kind::Device(_) => Err(io::ErrorKind::Unsupported.into()),
-            Kind::Stream(stream, _) => stream.lock().await.fill(buffer).await,
-            Kind::Pipe(pipe) => pipe.fill(buffer).await,
+            Kind::Device(_) => Err(DeviceErrorKind::Unsupported.into()),
+            Kind::Stream(stream, _) => Ok(stream.lock().await.fill(buffer).await?),
+            Kind::Pipe(pipe) => Ok(pipe.fill(buffer).await?),
         }
     }
 
@@ -151,7 +152,7 @@ impl Source {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub fn peek(&self, len: usize) -> IoFuture<'_, Bytes> {
+    pub fn peek(&self, len: usize) -> DeviceFuture<'_, Bytes> {
         boxed(async move {
             match &self.kind {
                 Kind::Device(device) => {
@@ -164,7 +165,7 @@ impl Source {
                     stream.ahead = peeked.clone();
                     Ok(peeked)
                 }
-                Kind::Pipe(pipe) => pipe.peek(len).await,
+                Kind::Pipe(pipe) => Ok(pipe.peek(len).await?),
             }
         })
     }

@@ -8,15 +8,13 @@
 //! What is unknown is the caller's set. All that is asked, or known and not begun, is taken out of it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 
-use iscsi_initiator::device::Extent;
+use iscsi_block_device::{DeviceResult, Extent, RangeSet};
 use tokio::time::Instant;
 
 use crate::blocks::whole_blocks;
 use crate::questions::{Answer, Pace, Questions};
-use crate::range_set::RangeSet;
 use crate::segment::{Segment, segments};
 
 /// Nothing is asked while so many ranges are known or asked, unless what comes next is not; and one question is
@@ -169,7 +167,7 @@ impl Survey {
     pub(crate) fn take(
         &mut self,
         question: &Question,
-        told: io::Result<Vec<Extent>>,
+        told: DeviceResult<Vec<Extent>>,
         unknown: &mut RangeSet,
         now: Instant,
     ) {
@@ -326,7 +324,8 @@ impl Survey {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::device::ExtentState;
+
+    use iscsi_block_device::{DeviceErrorKind, ExtentState};
 
     use super::*;
 
@@ -433,7 +432,7 @@ mod tests {
     fn no_answer_is_no_hole() {
         let (mut survey, mut unknown, now) = survey(0..100);
         let question = survey.ask(&mut unknown, GRID, now).unwrap();
-        survey.take(&question, Err(io::Error::other("gone")), &mut unknown, now);
+        survey.take(&question, Err(DeviceErrorKind::Other.into()), &mut unknown, now);
         assert_eq!(fronts(&mut survey, &mut unknown), [(0..100, false)]);
         assert!(survey.is_over());
     }

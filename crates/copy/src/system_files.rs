@@ -5,10 +5,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use iscsi_initiator::device::IoFuture;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::blocking::blocking;
+use crate::boxed::IoFuture;
 use crate::file_options::check_folder;
 use crate::host_files::{HostFiles, KeptFile, NewFile};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::Device;
+use iscsi_block_device::{Device, DeviceError, RangeSet};
 use thiserror::Error as ThisError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -22,7 +22,6 @@ use crate::moment::at;
 use crate::pool::Pool;
 use crate::progress::{Events, Progress, Teller};
 use crate::questions::Pace;
-use crate::range_set::RangeSet;
 use crate::rate_limit::RateLimit;
 use crate::read_back::{Expected, Piece, ReadBack, Side, Step};
 use crate::source::Source;
@@ -59,10 +58,10 @@ pub enum VerifyError {
     Mismatch(Difference),
     /// It could not be read.
     #[error("destination: {0}")]
-    Destination(#[source] io::Error),
+    Destination(#[source] DeviceError),
     /// The source could not be read again, where another run had read it.
     #[error("source: {0}")]
-    Source(#[source] io::Error),
+    Source(#[source] DeviceError),
     /// A stream cannot be read back.
     #[error("a stream cannot be read back")]
     Stream,
@@ -215,7 +214,7 @@ impl Verify {
                     self.teller.show();
                     return Ok(self.teller.progress);
                 }
-                let broken = |error| VerifyError::Destination(io::Error::from(error));
+                let broken = |error| VerifyError::Destination(io::Error::from(error).into());
                 tokio::select! {
                     biased;
                     () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),

@@ -1,11 +1,12 @@
 //! A part of a device.
 
-use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{BufferPool, Device, DeviceLimits, Extent, IoFuture};
+use iscsi_block_device::{
+    BufferPool, Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Extent,
+};
 
 /// Bytes of a device in a row, as a device of its own.
 #[derive(Clone, Debug)]
@@ -22,12 +23,12 @@ impl Window {
     }
 
     /// Where a range lies on the device.
-    fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
+    fn place(&self, offset: u64, len: u64) -> DeviceResult<u64> {
         let start = self.range.start.checked_add(offset);
         let end = start.and_then(|start| start.checked_add(len));
         start.filter(|_| end.is_some_and(|end| end <= self.range.end)).ok_or_else(|| {
-            io::Error::new(
-                ErrorKind::InvalidInput,
+            DeviceError::new(
+                DeviceErrorKind::InvalidInput,
                 "the range does not lie on the part of the device",
             )
         })
@@ -35,39 +36,15 @@ impl Window {
 }
 
 impl Device for Window {
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&*self.device)
+    }
+
     fn capacity(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    fn limits(&self) -> DeviceLimits {
-        self.device.limits()
-    }
-
-    fn attentions(&self) -> u64 {
-        self.device.attentions()
-    }
-
-    fn leaves(&self) -> Option<String> {
-        self.device.leaves()
-    }
-
-    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
-        self.device.end_left(left)
-    }
-
-    fn is_settled(&self) -> bool {
-        self.device.is_settled()
-    }
-
-    fn queue_depth(&self, io_size: usize) -> usize {
-        self.device.queue_depth(io_size)
-    }
-
-    fn read_depth(&self, io_size: usize) -> usize {
-        self.device.read_depth(io_size)
-    }
-
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             let place = self.place(offset, buffer.len() as u64)?;
             self.device.read_into(place, buffer).await
@@ -79,36 +56,32 @@ impl Device for Window {
         offset: u64,
         len: usize,
         buffers: Arc<dyn BufferPool>,
-    ) -> IoFuture<'_, BytesMut> {
+    ) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.device.read_with(self.place(offset, len as u64)?, len, buffers).await
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let len: usize = pages.iter().map(Bytes::len).sum();
             self.device.write_at(self.place(offset, len as u64)?, pages).await
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         self.device.flush()
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
-        self.device.confirm()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move { self.device.discard(self.place(offset, len)?, len).await })
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move { self.device.write_zeroes(self.place(offset, len)?, len).await })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             let mut extents = self.device.extents(self.place(offset, len)?, len).await?;
             extents.retain(|extent| extent.offset >= self.range.start);
@@ -117,7 +90,7 @@ impl Device for Window {
         })
     }
 
-    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+    fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move {
             let first = self.device.first_extent(self.place(offset, len)?, len).await?;
             Ok(first.map(|found| Extent::new(offset, found.len, found.state)))

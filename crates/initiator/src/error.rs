@@ -268,15 +268,6 @@ pub enum Error {
         /// reconnected.
         why: Box<Self>,
     },
-    /// A unit that is a part of a larger device failed. The kind, fault and sense data of this
-    /// error are those of the cause.
-    #[error("{member}: {cause}")]
-    Member {
-        /// Name of the part.
-        member: String,
-        /// Error of the part.
-        cause: Box<Self>,
-    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -374,10 +365,7 @@ impl Error {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;
         }
-        if let Self::NotReopened { lost: cause, .. }
-        | Self::EndsSessions { cause, .. }
-        | Self::Member { cause, .. } = self
-        {
+        if let Self::NotReopened { lost: cause, .. } | Self::EndsSessions { cause, .. } = self {
             return cause.may_have_executed();
         }
         matches!(
@@ -470,12 +458,7 @@ impl Error {
 
     /// Returns the sense data, if the unit sent any.
     pub fn sense(&self) -> Option<&Sense> {
-        if let Self::CheckCondition { sense, .. } = self.root() { Some(sense) } else { None }
-    }
-
-    /// The same without the name of the part of a device that it is of.
-    fn root(&self) -> &Self {
-        if let Self::Member { cause, .. } = self { cause.root() } else { self }
+        if let Self::CheckCondition { sense, .. } = self { Some(sense) } else { None }
     }
 }
 

@@ -185,7 +185,6 @@ pub mod blocking;
 mod boxed;
 mod class_waits;
 mod completion;
-pub mod device;
 mod driver;
 mod error;
 mod handles;
@@ -239,6 +238,7 @@ pub use unit::port_groups::TargetPort;
 pub use url::{Url, UrlError};
 
 pub use bytes;
+pub use iscsi_block_device as device;
 pub use iscsi_pdu::keys::{TextError, printable};
 pub use iscsi_pdu::{
     AsyncEvent, Cid, DecodeError, Digest, FunctionResponse, IscsiName, Isid, Itt, LoginStatus,

@@ -134,6 +134,7 @@ pub use connection::transmit::Transmit;
 pub use discovery::{DiscoveredTarget, decode_send_targets};
 pub use entropy::Entropy;
 pub use error::{ProtocolError, SessionError, SubmitError, TaskError, TransportError};
+pub use iscsi_block_device::BufferPool;
 pub use iscsi_pdu::keys::{ChapAlgorithm, UnknownChapAlgorithm};
 pub use login::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
 pub use output::{Notice, Output};
@@ -143,7 +144,7 @@ pub use session::Session;
 pub use stats::Stats;
 pub use task::command::{Command, Completion};
 pub use task::payload::Payload;
-pub use task::read_buffer::{BufferPool, ReadBuffer};
+pub use task::read_buffer::ReadBuffer;
 pub use timer::Timer;
 pub use waiting::Waiting;
 

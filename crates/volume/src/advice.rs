@@ -3,14 +3,14 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::md::SuperblockError;
+use crate::refusal::SuperblockError;
 
 /// What can be done about an [`Error`] of a volume. The text is a part of a sentence.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Advice {
     /// What can be done about the error of a unit.
-    Unit(iscsi_initiator::Advice),
+    Unit(&'static str),
     /// The chunk is none.
     ChooseChunk,
     /// There are too few members, or too many.
@@ -50,7 +50,7 @@ pub enum Advice {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unit(advice) => return advice.fmt(f),
+            Self::Unit(advice) => advice,
             Self::ChooseChunk => "choose a power of two from 65536 to 4194304",
             Self::NameUnits => "name each unit of it",
             Self::SmallerChunk => "take a smaller chunk or a larger unit",

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use iscsi_initiator::Fault;
+use iscsi_block_device::DeviceError;
 use thiserror::Error as ThisError;
 
-use crate::md::SuperblockError;
+use crate::refusal::SuperblockError;
 
 /// Reasons why there is no volume. The text is the fact alone; [`advice`](Self::advice) says what can be done.
 #[derive(Debug, ThisError)]
@@ -71,7 +71,7 @@ pub enum Error {
         /// Which member.
         member: String,
         /// The reason.
-        cause: iscsi_initiator::Error,
+        cause: DeviceError,
     },
     /// A unit by which nothing is known again.
     #[error(
@@ -146,20 +146,4 @@ pub enum Error {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes for the name of the volume: {0}")]
     Entropy(io::Error),
-}
-
-impl Error {
-    /// Returns whose fault it is: the caller's, except for faults of a unit or of the way to it.
-    pub fn fault(&self) -> Fault {
-        if let Self::Unit { cause, .. } = self { cause.fault() } else { Fault::Caller }
-    }
-}
-
-/// The error of a member that is no iSCSI unit, with its name.
-#[derive(Debug, ThisError)]
-#[error("{member}: {cause}")]
-pub(crate) struct MemberError {
-    pub(crate) member: String,
-    #[source]
-    pub(crate) cause: io::Error,
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use iscsi_initiator::device::{Extent, ExtentState};
+use iscsi_block_device::{Extent, ExtentState};
 
 use crate::stripe::Stripe;
 

@@ -1,10 +1,9 @@
 //! The metadata of Linux md, for volumes that the kernel of another host can assemble.
 
-mod refusal;
 mod superblock;
 mod uuid;
 
-pub use refusal::SuperblockError;
+pub use crate::refusal::SuperblockError;
 pub use superblock::Superblock;
 pub use uuid::Uuid;
 

@@ -1,16 +1,14 @@
 //! One of the devices that a volume is made of.
 
-use std::io;
 use std::sync::Arc;
 
-use iscsi_initiator::device::Device;
-use iscsi_initiator::{Disk, Error as IscsiError};
+use iscsi_block_device::{Device, DeviceError};
 
-use crate::error::{Error, MemberError};
+use crate::error::Error;
 
 /// One of the devices that a volume is made of, and what it is called in errors.
 #[derive(Clone, Debug)]
-pub struct Member<D = Disk> {
+pub struct Member<D> {
     name: Arc<str>,
     device: D,
 }
@@ -37,13 +35,9 @@ impl<D: Device> Member<D> {
         Self { name: self.name, device: change(self.device) }
     }
 
-    /// An error of the device, with its name: an [`IscsiError`] stays one.
-    pub(crate) fn failed(&self, error: io::Error) -> io::Error {
-        let member = self.name.to_string();
-        match error.downcast::<IscsiError>() {
-            Ok(cause) => IscsiError::Member { member, cause: cause.into() }.into(),
-            Err(cause) => io::Error::new(cause.kind(), MemberError { member, cause }),
-        }
+    /// An error of the device, with its name.
+    pub(crate) fn failed(&self, error: DeviceError) -> DeviceError {
+        error.of_member(&self.name)
     }
 
     /// Whether chunks of so many bytes, and data from there to there, suit it.
@@ -61,16 +55,5 @@ impl<D: Device> Member<D> {
             return Err(Error::TooSmall { member: member(), capacity, needed: data.end });
         }
         Ok(())
-    }
-}
-
-/// Returns the name of a unit, as this project uses it everywhere: its designator (VPD page 83), or else its serial
-/// number (VPD page 80); `None` for a unit that has neither.
-pub fn unit_name(disk: &Disk) -> Option<String> {
-    let profile = disk.profile();
-    match (&profile.designator, &profile.serial_number) {
-        (Some(designator), _) => Some(designator.to_string()),
-        (None, Some(serial)) => Some(format!("serial number {serial}")),
-        (None, None) => None,
     }
 }

@@ -6,7 +6,7 @@ use crate::description::{Description, MemberDescription};
 use crate::error::Error;
 use crate::join::join_all;
 use crate::md::{Md, Superblock, SuperblockError, Uuid};
-use crate::member::{Member, unit_name};
+use crate::member::Member;
 use crate::stripe::{Chunk, Stripe};
 use crate::volume::Volume;
 
@@ -38,7 +38,8 @@ impl Units {
         let mut units: Vec<Unit> = Vec::new();
         for (number, ((url, address), disk)) in urls.into_iter().zip(disks).enumerate() {
             let member = || format!("member {number} ({address})");
-            let disk = disk.map_err(|cause| Error::Unit { member: member(), cause })?;
+            let disk =
+                disk.map_err(|cause| Error::Unit { member: member(), cause: cause.into() })?;
             let name = unit_name(&disk).ok_or_else(|| Error::Nameless { member: member() })?;
             units.push(Unit { url, address, name, disk });
         }
@@ -167,7 +168,10 @@ impl Units {
             }));
         }
         for (number, result) in join_all(writes).await.into_iter().enumerate() {
-            let failed = |cause| Error::Unit { member: description.label(number), cause };
+            let failed = |cause: IscsiError| Error::Unit {
+                member: description.label(number),
+                cause: cause.into(),
+            };
             result.map_err(failed)?;
         }
         Ok(())
@@ -243,7 +247,7 @@ impl Units {
         let reads = join_all(reads.collect()).await;
         let named = reads.into_iter().zip(&self.0).enumerate().map(|(number, (read, unit))| {
             let member = || format!("member {number} ({})", unit.name);
-            read.map_err(|cause| Error::Unit { member: member(), cause })
+            read.map_err(|cause| Error::Unit { member: member(), cause: cause.into() })
         });
         named.collect()
     }
@@ -307,4 +311,15 @@ impl Description {
 /// What of the data of a member is used.
 const fn whole_chunks(superblock: &Superblock, chunk: Chunk) -> u64 {
     superblock.data_size / chunk.bytes() * chunk.bytes()
+}
+
+/// Returns the name of a unit, as this project uses it everywhere: its designator (VPD page 83), or else its serial
+/// number (VPD page 80); `None` for a unit that has neither.
+pub fn unit_name(disk: &Disk) -> Option<String> {
+    let profile = disk.profile();
+    match (&profile.designator, &profile.serial_number) {
+        (Some(designator), _) => Some(designator.to_string()),
+        (None, Some(serial)) => Some(format!("serial number {serial}")),
+        (None, None) => None,
+    }
 }

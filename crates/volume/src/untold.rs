@@ -1,9 +1,8 @@
 //! Losses that a member has told, and the volume has not.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_initiator::{Error as IscsiError, ErrorKind};
+use iscsi_block_device::{DeviceError, DeviceErrorKind};
 
 /// What a handle of a volume has still to tell. A member counts a loss as told when its own flush has ended, also where
 /// that of the volume, which it is a part of, goes on: it may be dropped then.
@@ -24,17 +23,19 @@ struct Latest {
 #[derive(Clone, Debug)]
 struct Loss {
     number: u64,
-    error: IscsiError,
+    error: DeviceError,
 }
 
 impl Untold {
     /// The flush of a member has ended thus: if with a loss, that is to be told.
-    pub(crate) fn keep(&self, error: &io::Error) {
-        let Some(error) = loss_of(error).cloned() else { return };
+    pub(crate) fn keep(&self, error: &DeviceError) {
+        if !is_loss(error) {
+            return;
+        }
         let loss = {
             let mut latest = lock(&self.of_all);
             latest.count += 1;
-            let loss = Loss { number: latest.count, error };
+            let loss = Loss { number: latest.count, error: error.clone() };
             latest.loss = Some(loss.clone());
             loss
         };
@@ -42,7 +43,7 @@ impl Untold {
     }
 
     /// What is to be told, which whoever asks tells now.
-    pub(crate) fn take(&self) -> Option<IscsiError> {
+    pub(crate) fn take(&self) -> Option<DeviceError> {
         let Loss { number, error } = lock(&self.own).take()?;
         let latest = &mut lock(&self.of_all).loss;
         // One that came later may be another.
@@ -59,10 +60,9 @@ impl Clone for Untold {
     }
 }
 
-/// What has been lost, if that is what an error says.
-pub(crate) fn loss_of(error: &io::Error) -> Option<&IscsiError> {
-    let error = error.get_ref()?.downcast_ref::<IscsiError>()?;
-    (error.kind() == ErrorKind::UnflushedWritesLost).then_some(error)
+/// Whether an error says that writes may be lost.
+pub(crate) fn is_loss(error: &DeviceError) -> bool {
+    error.kind() == DeviceErrorKind::LostWrites
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     fn lose(untold: &Untold) {
-        untold.keep(&IscsiError::UnflushedWritesLost.into());
+        untold.keep(&DeviceErrorKind::LostWrites.into());
     }
 
     #[test]
     fn a_loss_is_told_once_and_nothing_else_is() {
         let untold = Untold::default();
-        untold.keep(&io::ErrorKind::TimedOut.into());
-        untold.keep(&IscsiError::NoRuntime.into());
+        untold.keep(&DeviceErrorKind::TimedOut.into());
+        untold.keep(&DeviceErrorKind::Other.into());
         assert!(untold.take().is_none());
         lose(&untold);
         lose(&untold);

@@ -1,19 +1,20 @@
 //! A volume as a device of bytes.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{BufferPool, Device, DeviceLimits, Extent, IoFuture};
-use iscsi_initiator::{Disk, Error as IscsiError};
+use iscsi_block_device::{
+    BufferPool, Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceLimits, DeviceResult,
+    Extent, check_range,
+};
 
 use crate::error::Error;
 use crate::extents::interleave;
 use crate::join::join_all;
 use crate::member::Member;
 use crate::stripe::{Chunk, Stripe};
-use crate::untold::{Untold, loss_of};
+use crate::untold::{Untold, is_loss};
 use crate::whole_buffer::parts_of;
 
 /// What stands between what two members tell.
@@ -34,13 +35,13 @@ const MAX_PREFERRED: u64 = 16 << 20;
 /// the second.
 ///
 /// Clones are the same volume, and each has a separate handle of each member, so that [`flush`](Device::flush) reports
-/// each loss to each clone (see [`Disk`]). A flush covers all members, also where one fails, and reports a loss rather
+/// each loss to each clone. A flush covers all members, also where one fails, and reports a loss rather
 /// than another error. A loss that a dropped flush has found is reported by the next one.
 ///
 /// ```
 /// use bytes::Bytes;
 /// use iscsi_initiator::Initiator;
-/// use iscsi_initiator::device::Device as _;
+/// use iscsi_volume::device::Device as _;
 /// use iscsi_volume::{Chunk, Member, Volume};
 ///
 /// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
@@ -72,7 +73,7 @@ const MAX_PREFERRED: u64 = 16 << 20;
 /// ```
 #[doc(alias("RAID", "stripe"))]
 #[derive(Clone, Debug)]
-pub struct Volume<D = Disk> {
+pub struct Volume<D> {
     stripe: Stripe,
     /// Where the data of each member begin.
     data_offset: u64,
@@ -162,22 +163,16 @@ impl<D: Device> Volume<D> {
     }
 
     /// Makes sure that a range lies on the volume.
-    fn check_range(&self, offset: u64, len: u64) -> io::Result<Range<u64>> {
-        let capacity = self.stripe.capacity();
-        let end = offset.checked_add(len).filter(|end| *end <= capacity);
-        let error = IscsiError::OutOfRange { offset, len, capacity };
-        end.map(|end| offset..end).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, error))
+    fn check_range(&self, offset: u64, len: u64) -> DeviceResult<Range<u64>> {
+        check_range(self.stripe.capacity(), offset, len)
     }
 
     /// The same for a range that will be changed: none of it is where a member would refuse its part.
-    fn check_writable(&self, offset: u64, len: u64) -> io::Result<Range<u64>> {
+    fn check_writable(&self, offset: u64, len: u64) -> DeviceResult<Range<u64>> {
         let range = self.check_range(offset, len)?;
         match self.read_only.and_then(|number| self.members.get(number)) {
             None => Ok(range),
-            Some(member) => {
-                let error = io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it refuses writes");
-                Err(member.failed(error))
-            }
+            Some(member) => Err(member.failed(DeviceErrorKind::ReadOnly.into())),
         }
     }
 
@@ -185,8 +180,8 @@ impl<D: Device> Volume<D> {
     async fn of_each<'a>(
         &'a self,
         range: Option<&Range<u64>>,
-        mut request: impl FnMut(&'a D, Range<u64>) -> IoFuture<'a, ()>,
-    ) -> io::Result<()> {
+        mut request: impl FnMut(&'a D, Range<u64>) -> DeviceFuture<'a, ()>,
+    ) -> DeviceResult<()> {
         let parts = self.members.iter().enumerate().filter_map(|(number, member)| {
             let part = range.map(|range| self.stripe.part(range, number));
             if part.as_ref().is_some_and(Range::is_empty) {
@@ -209,36 +204,36 @@ impl<D: Device> Volume<D> {
         &'a self,
         offset: u64,
         len: u64,
-        ask: impl Fn(&'a D, u64, u64) -> IoFuture<'a, Vec<Extent>>,
-    ) -> io::Result<Vec<Extent>> {
+        ask: impl Fn(&'a D, u64, u64) -> DeviceFuture<'a, Vec<Extent>>,
+    ) -> DeviceResult<Vec<Extent>> {
         let range = self.check_range(offset, len)?;
         let asked = self.members.iter().enumerate().map(|(number, member)| {
             let part = self.stripe.part(&range, number);
             let told = ask(member.device(), self.data_offset + part.start, part.end - part.start);
-            let told: IoFuture<'_, Vec<Extent>> =
+            let told: DeviceFuture<'_, Vec<Extent>> =
                 Box::pin(async move { told.await.map_err(|error| member.failed(error)) });
             told
         });
-        let told: io::Result<Vec<_>> = join_all(asked.collect()).await.into_iter().collect();
+        let told: DeviceResult<Vec<_>> = join_all(asked.collect()).await.into_iter().collect();
         Ok(interleave(&self.stripe, range, self.data_offset, told?))
     }
 
     /// Flushes every member, and waits for all of them. A loss is told before any other error: whoever is told of what
     /// passes flushes again, and the member would say nothing more.
-    async fn flush_members(&self) -> io::Result<()> {
-        let flush = |member| -> IoFuture<'_, ()> { Box::pin(self.flush_member(member)) };
+    async fn flush_members(&self) -> DeviceResult<()> {
+        let flush = |member| -> DeviceFuture<'_, ()> { Box::pin(self.flush_member(member)) };
         let results = join_all(self.members.iter().map(flush).collect()).await;
         let mut errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
         // Nothing is waited for from here on, so what is taken is told.
-        errors.extend(self.untold.take().map(io::Error::from));
-        let loss = errors.iter().position(|error| loss_of(error).is_some());
+        errors.extend(self.untold.take());
+        let loss = errors.iter().position(is_loss);
         match errors.into_iter().nth(loss.unwrap_or_default()) {
             None => Ok(()),
             Some(error) => Err(error),
         }
     }
 
-    async fn flush_member(&self, member: &Member<D>) -> io::Result<()> {
+    async fn flush_member(&self, member: &Member<D>) -> DeviceResult<()> {
         let flushed = member.device().flush().await.map_err(|error| member.failed(error));
         flushed.inspect_err(|error| self.untold.keep(error))
     }
@@ -265,8 +260,8 @@ impl<D: Device> Volume<D> {
     }
 
     /// Reads a range that lies in several chunks, each into its part of the buffer.
-    async fn fill(&self, range: Range<u64>, mut buffer: BytesMut) -> io::Result<BytesMut> {
-        let read = |(member, offset, len)| -> IoFuture<'_, BytesMut> {
+    async fn fill(&self, range: Range<u64>, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
+        let read = |(member, offset, len)| -> DeviceFuture<'_, BytesMut> {
             Box::pin(self.read_piece(member, offset, buffer.split_to(len)))
         };
         join(self.pieces(range).map(read).collect()).await
@@ -277,10 +272,10 @@ impl<D: Device> Volume<D> {
         &self,
         range: Range<u64>,
         buffers: Arc<dyn BufferPool>,
-    ) -> io::Result<BytesMut> {
+    ) -> DeviceResult<BytesMut> {
         let lens = self.pieces(range.clone()).map(|(_, _, len)| len).collect();
         let pieces = self.pieces(range).zip(parts_of(buffers, lens));
-        let read = |((member, offset, len), part)| -> IoFuture<'_, BytesMut> {
+        let read = |((member, offset, len), part)| -> DeviceFuture<'_, BytesMut> {
             Box::pin(self.read_piece_with(member, offset, len, part))
         };
         join(pieces.map(read).collect()).await
@@ -300,7 +295,7 @@ impl<D: Device> Volume<D> {
         member: &Member<D>,
         offset: u64,
         buffer: BytesMut,
-    ) -> io::Result<BytesMut> {
+    ) -> DeviceResult<BytesMut> {
         let len = buffer.len();
         let read = member.device().read_into(self.data_offset + offset, buffer).await;
         let read = read.and_then(|read| check_len(len, read.len()).map(|()| read));
@@ -314,7 +309,7 @@ impl<D: Device> Volume<D> {
         offset: u64,
         len: usize,
         buffers: Arc<dyn BufferPool>,
-    ) -> io::Result<BytesMut> {
+    ) -> DeviceResult<BytesMut> {
         let read = member.device().read_with(self.data_offset + offset, len, buffers).await;
         let read = read.and_then(|read| check_len(len, read.len()).map(|()| read));
         read.map_err(|error| member.failed(error))
@@ -330,7 +325,7 @@ impl<D: Device> Volume<D> {
 }
 
 /// The parts of a read, joined. They come from one buffer, one behind the other, so nothing is copied.
-async fn join(reads: Vec<IoFuture<'_, BytesMut>>) -> io::Result<BytesMut> {
+async fn join(reads: Vec<DeviceFuture<'_, BytesMut>>) -> DeviceResult<BytesMut> {
     let mut whole = BytesMut::new();
     for part in join_all(reads).await {
         whole.unsplit(part?);
@@ -339,12 +334,12 @@ async fn join(reads: Vec<IoFuture<'_, BytesMut>>) -> io::Result<BytesMut> {
 }
 
 /// Makes sure that a member has given what it was asked for: anything else would put the bytes behind it in the wrong place.
-fn check_len(asked: usize, given: usize) -> io::Result<()> {
+fn check_len(asked: usize, given: usize) -> DeviceResult<()> {
     if asked == given {
         return Ok(());
     }
     let why = format!("a read of {asked} bytes gave {given}");
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+    Err(DeviceError::new(DeviceErrorKind::UnexpectedEnd, why))
 }
 
 impl<D: Device> Device for Volume<D> {
@@ -390,11 +385,11 @@ impl<D: Device> Device for Volume<D> {
         Some(left.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
     }
 
-    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
+    fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
         Box::pin(async move {
             if left.split(BETWEEN_MEMBERS).count() != self.members.len() {
                 let why = "the sessions left are not of these members";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                return Err(DeviceError::new(DeviceErrorKind::Protocol, why));
             }
             let mut left = left.split(BETWEEN_MEMBERS);
             self.of_each(None, |device, _| device.end_left(left.next().unwrap_or_default())).await
@@ -410,7 +405,7 @@ impl<D: Device> Device for Volume<D> {
         counts.fold(0, u64::wrapping_add)
     }
 
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             let range = self.check_range(offset, buffer.len() as u64)?;
             if range.is_empty() {
@@ -428,7 +423,7 @@ impl<D: Device> Device for Volume<D> {
         offset: u64,
         len: usize,
         buffers: Arc<dyn BufferPool>,
-    ) -> IoFuture<'_, BytesMut> {
+    ) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             let range = self.check_range(offset, len as u64)?;
             match self.only_member(&range) {
@@ -438,7 +433,7 @@ impl<D: Device> Device for Volume<D> {
         })
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> IoFuture<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> DeviceFuture<'_, Bytes> {
         Box::pin(async move {
             let range = self.check_range(offset, len as u64)?;
             let Some((member, at)) = self.only_member(&range) else {
@@ -450,7 +445,7 @@ impl<D: Device> Device for Volume<D> {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let len: usize = pages.iter().map(Bytes::len).sum();
             let range = self.check_writable(offset, len as u64)?;
@@ -468,20 +463,19 @@ impl<D: Device> Device for Volume<D> {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(self.flush_members())
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
+    fn confirm(&self) -> DeviceFuture<'_, ()> {
         Box::pin(self.of_each(None, |device, _| device.confirm()))
     }
 
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let range = self.check_writable(offset, len)?;
             if self.discard_granularity().is_none() {
-                let error = IscsiError::Unsupported("discarding");
-                return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+                return Err(DeviceError::unsupported("discarding"));
             }
             self.of_each(Some(&range), |device, part| {
                 device.discard(part.start, part.end - part.start)
@@ -490,7 +484,7 @@ impl<D: Device> Device for Volume<D> {
         })
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let range = self.check_writable(offset, len)?;
             self.of_each(Some(&range), |device, part| {
@@ -500,7 +494,7 @@ impl<D: Device> Device for Volume<D> {
         })
     }
 
-    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let range = self.check_writable(offset, len)?;
             self.of_each(Some(&range), |device, part| {
@@ -510,17 +504,17 @@ impl<D: Device> Device for Volume<D> {
         })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(self.told(offset, len, |device, start, len| device.extents(start, len)))
     }
 
     /// Each member is asked for one, however many of them the first bytes lie on.
-    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+    fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.told(offset, len, first_alone).await?.first().copied()) })
     }
 }
 
 /// The first extent of a device, as an answer.
-fn first_alone<D: Device>(device: &D, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+fn first_alone<D: Device>(device: &D, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
     Box::pin(async move { Ok(device.first_extent(offset, len).await?.into_iter().collect()) })
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
-use iscsi_initiator::device::BufferPool;
+use iscsi_block_device::BufferPool;
 
 /// The buffer, and how it is cut.
 #[derive(Debug)]

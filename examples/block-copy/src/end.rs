@@ -10,11 +10,11 @@ mod unit;
 mod volume;
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, Identity, NbdUri, Source};
+use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_volume::Description;
@@ -330,10 +330,11 @@ impl End {
     }
 
     /// What went wrong at this end, which is that side of the copy.
-    pub(crate) fn failed(&self, side: Side, cause: io::Error) -> Error {
-        match cause.downcast::<IscsiError>() {
-            Ok(cause) => Error::Unit { side, cause },
-            Err(cause) => Error::File { side, name: self.name(), cause },
+    pub(crate) fn failed(&self, side: Side, cause: impl Into<DeviceError>) -> Error {
+        let cause = cause.into();
+        match cause.source_as::<IscsiError>() {
+            Some(_) => Error::Unit { side, cause },
+            None => Error::File { side, name: self.name(), cause },
         }
     }
 

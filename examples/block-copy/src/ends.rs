@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use iscsi_copy::{CopyError, Destination, Identity, Source};
-use iscsi_initiator::Initiator;
 use iscsi_initiator::tuning::{Diagnosis, Size};
+use iscsi_initiator::{Error as IscsiError, Initiator};
 use tokio::time::timeout;
 
 use crate::activity::Awaited;
@@ -202,7 +202,7 @@ impl Ends {
                 self.destination.failed(Side::Destination, cause)
             }
             CopyError::ReadOnly => {
-                let cause = io::ErrorKind::ReadOnlyFilesystem.into();
+                let cause = io::ErrorKind::ReadOnlyFilesystem;
                 self.destination.failed(Side::Destination, cause)
             }
             CopyError::Shrunk => Error::Shrunk(self.source.name()),
@@ -234,7 +234,7 @@ impl Ends {
     /// words.
     pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
         let Error::Unit { side, cause } = &error else { return error };
-        if cause.sense().is_none() {
+        if cause.source_as::<IscsiError>().is_none_or(|cause| cause.sense().is_none()) {
             return error;
         }
         let confirmed = async {

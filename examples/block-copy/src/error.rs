@@ -12,7 +12,7 @@ use iscsi_examples_common::failure::{Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
-use iscsi_initiator::ErrorKind;
+use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 use thiserror::Error as ThisError;
 
 use crate::classes::ClassesError;
@@ -39,7 +39,7 @@ pub enum Error {
         /// Which one.
         side: Side,
         /// The cause.
-        cause: iscsi_initiator::Error,
+        cause: DeviceError,
     },
     /// The file of a volume, or its units.
     #[error("{side}: {cause}")]
@@ -65,7 +65,7 @@ pub enum Error {
         /// Its name.
         name: Arc<str>,
         /// The cause.
-        cause: io::Error,
+        cause: DeviceError,
     },
     /// Something else would be overwritten or copied than was meant.
     #[error(transparent)]
@@ -235,7 +235,7 @@ pub enum Error {
         /// Its name.
         name: Arc<str>,
         /// The reason.
-        cause: io::Error,
+        cause: DeviceError,
     },
     /// A command that an option names did not do what it should.
     #[error("{option}: {}", of_ranges(cause))]
@@ -243,7 +243,7 @@ pub enum Error {
         /// The option.
         option: &'static str,
         /// The reason.
-        cause: io::Error,
+        cause: DeviceError,
     },
     /// The changes in a source in use are not known, so that no checkpoint counts any more.
     #[error(
@@ -407,7 +407,8 @@ impl Error {
     /// Returns whose fault it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
+            Self::Initiator(cause) => cause.fault().into(),
+            Self::Unit { cause, .. } => cause.into(),
             Self::Volume { cause, .. } => cause.kind(),
             Self::Usage(_)
             | Self::Refused(_)
@@ -475,7 +476,7 @@ impl Error {
     /// Whether a unit is another one than was opened, or gone.
     pub fn is_changed_unit(&self) -> bool {
         let Self::Unit { cause, .. } = self else { return false };
-        matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
+        matches!(cause.kind(), DeviceErrorKind::AnotherDevice | DeviceErrorKind::NotFound)
     }
 
     /// Adds to the error of a copy with a checkpoint how to go on. What only another command line mends,

@@ -11,6 +11,7 @@
 
 use std::io;
 
+use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::scsi::reservation::ReservationKey;
 use iscsi_initiator::{Error as IscsiError, Initiator};
 
@@ -76,9 +77,13 @@ impl Exclusive {
 pub(crate) fn explained(error: Error) -> Error {
     let is_refused = matches!(
         &error,
-        Error::Unit { side: Side::Destination, cause: IscsiError::Unsupported(_) }
+        Error::Unit { side: Side::Destination, cause } if is_unsupported(cause)
     );
     if is_refused { Refusal::NoReservations.into() } else { error }
+}
+
+fn is_unsupported(cause: &DeviceError) -> bool {
+    matches!(cause.source_as(), Some(IscsiError::Unsupported(_)))
 }
 
 /// The key of a run.

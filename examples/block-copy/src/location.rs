@@ -51,7 +51,8 @@ impl Location {
                 text.parse().map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })
             }
             Some(text) if text.contains("://") => {
-                let url = unit::parse_url(text).map_err(|cause| Error::Unit { side, cause })?;
+                let url = unit::parse_url(text)
+                    .map_err(|cause| Error::Unit { side, cause: cause.into() })?;
                 Ok(Self::Unit(Box::new(url)))
             }
             _ => match like_url::refusal(argument, side) {

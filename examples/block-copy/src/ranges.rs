@@ -48,7 +48,7 @@ pub(crate) async fn load(
             (bitmap.to_string().into(), within(&bitmap, told, has))
         }
     };
-    ranges.map(Some).map_err(|cause| Error::Ranges { name, cause })
+    ranges.map(Some).map_err(|cause| Error::Ranges { name, cause: cause.into() })
 }
 
 /// Reads ranges of a source of so many bytes, and asks the servers of dirty bitmaps for theirs.

@@ -1,9 +1,8 @@
 //! The sentences about the ends of a copy that no other program has: exports of NBD, and devices that are in use.
 
-use std::io;
-
 use iscsi_copy::{NbdAdvice, NbdError};
 use iscsi_examples_common::sentence::{Sentence, join};
+use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 
 /// Whether another URI is needed.
 pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
@@ -14,30 +13,25 @@ pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
 }
 
 /// What went wrong where ranges come from: from a file, or from an export, which is not waited for.
-pub(crate) fn of_ranges(cause: &io::Error) -> String {
+pub(crate) fn of_ranges(cause: &DeviceError) -> String {
     let words = |advice| match advice == NbdAdvice::WaitForServer {
         true => "check the address, and that the server is running",
         false => words(advice),
     };
-    match export(cause) {
+    match cause.source_as::<NbdError>() {
         Some(export) => join(export, export.advice().map(words)),
         None => cause.sentence(),
     }
 }
 
-/// The error of an export in one of the system.
-fn export(cause: &io::Error) -> Option<&NbdError> {
-    cause.get_ref()?.downcast_ref()
-}
-
 /// What went wrong at an end, and what to do about it.
-pub(crate) fn of_device(cause: &io::Error) -> String {
-    if cause.kind() == io::ErrorKind::ResourceBusy {
+pub(crate) fn of_device(cause: &DeviceError) -> String {
+    if cause.kind() == DeviceErrorKind::Busy {
         let advice =
             "end that use, or write to it all the same with --force, which destroys what is in use";
         return join(cause, Some(advice));
     }
-    export(cause).map_or_else(|| cause.sentence(), of_export)
+    cause.source_as().map_or_else(|| cause.sentence(), of_export)
 }
 
 /// What went wrong with an export, and what to do about it.
@@ -71,6 +65,8 @@ pub const fn words(advice: NbdAdvice) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -80,10 +76,9 @@ mod tests {
         let sentence = "no NBD server listens at 192.0.2.1:10809; check the address, and that the server is running, or \
                         wait for it (--wait 5min)";
         assert_eq!(of_export(&error), sentence);
-        assert_eq!(of_device(&io::Error::other(error)), sentence);
-        let lost = io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost);
+        assert_eq!(of_device(&error.into()), sentence);
         let sentence = "the connection to the NBD server is lost; ?patience=SECONDS in the URI waits for the server";
-        assert_eq!(of_device(&lost), sentence);
+        assert_eq!(of_device(&NbdError::Lost.into()), sentence);
     }
 
     #[test]
@@ -92,6 +87,6 @@ mod tests {
         let sentence = "the session is closed; run the command again";
         assert_eq!(of_device(&unit.into()), sentence);
         let busy = io::Error::new(io::ErrorKind::ResourceBusy, "it is mounted");
-        assert!(of_device(&busy).starts_with("it is mounted; end that use"));
+        assert!(of_device(&busy.into()).starts_with("it is mounted; end that use"));
     }
 }

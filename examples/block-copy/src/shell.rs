@@ -67,8 +67,8 @@ impl Shell {
     }
 
     /// What is wrong with the command.
-    pub(crate) const fn failed(&self, cause: io::Error) -> Error {
-        Error::Command { option: self.option, cause }
+    pub(crate) fn failed(&self, cause: io::Error) -> Error {
+        Error::Command { option: self.option, cause: cause.into() }
     }
 
     async fn run(&self, output: Stdio) -> Result<Vec<u8>, Error> {

@@ -16,13 +16,12 @@ mod stats;
 mod streams;
 mod uncertain;
 
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_initiator::device::{Device, DeviceFuture, DeviceResult, Extent, ExtentState};
 use tokio::time::Instant;
 
 pub use stats::CacheStats;
@@ -119,7 +118,7 @@ impl Cache {
         self.shared.lock().forget_all();
     }
 
-    async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+    async fn read(&self, offset: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let range = offset..offset + buffer.len() as u64;
         if buffer.len() > MAX_KEPT_READ || range.end > self.kept_capacity() {
             self.shared.lock().stats.passed_by += buffer.len() as u64;
@@ -158,7 +157,7 @@ impl Cache {
     }
 
     /// Sees to it that a range is in memory, and copies it out.
-    async fn keep(&self, range: Range<u64>, mut buffer: Option<&mut BytesMut>) -> io::Result<()> {
+    async fn keep(&self, range: Range<u64>, mut buffer: Option<&mut BytesMut>) -> DeviceResult<()> {
         loop {
             match self.shared.next_step(&range, buffer.as_deref_mut()) {
                 Step::Ready => {
@@ -191,8 +190,8 @@ impl Cache {
         &self,
         range: Range<u64>,
         becomes: Option<ExtentState>,
-        change: IoFuture<'_, ()>,
-    ) -> io::Result<()> {
+        change: DeviceFuture<'_, ()>,
+    ) -> DeviceResult<()> {
         {
             let mut state = self.shared.lock();
             state.forget(&range, becomes);
@@ -338,7 +337,7 @@ impl Drop for Changing<'_> {
 
 impl Cache {
     /// Asks for more than the range, and keeps it: some clients ask for one extent after the other.
-    async fn told(&self, offset: u64, len: u64, most: usize) -> io::Result<Vec<Extent>> {
+    async fn told(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = offset..offset.saturating_add(len);
         let filling = {
             let mut state = self.shared.lock();
@@ -362,31 +361,19 @@ impl Cache {
 }
 
 impl Device for Cache {
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&*self.device)
+    }
+
     fn capacity(&self) -> u64 {
         self.device.capacity()
     }
 
-    fn limits(&self) -> DeviceLimits {
-        self.device.limits()
-    }
-
-    fn attentions(&self) -> u64 {
-        self.device.attentions()
-    }
-
-    fn queue_depth(&self, io_size: usize) -> usize {
-        self.device.queue_depth(io_size)
-    }
-
-    fn read_depth(&self, io_size: usize) -> usize {
-        self.device.read_depth(io_size)
-    }
-
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(self.read(offset, buffer))
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         let len: usize = pages.iter().map(Bytes::len).sum();
         let range = offset..offset.saturating_add(len as u64);
         let write = self.device.write_at(offset, pages);
@@ -394,7 +381,7 @@ impl Device for Cache {
     }
 
     /// After one that fails the unit may have lost what was written, so nothing is kept.
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let result = self.device.flush().await;
             if result.is_err() {
@@ -404,31 +391,27 @@ impl Device for Cache {
         })
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
-        self.device.confirm()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let range = offset..offset.saturating_add(len);
         Box::pin(self.change(range, None, self.device.discard(offset, len)))
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let range = offset..offset.saturating_add(len);
         Box::pin(self.change(range, None, self.device.write_zeroes(offset, len)))
     }
 
-    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let range = offset..offset.saturating_add(len);
         Box::pin(self.change(range, None, self.device.write_allocated_zeroes(offset, len)))
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(self.told(offset, len, Extent::MAX_REPORTED))
     }
 
     /// The device is asked for more than one, as always: the next question has its answer then.
-    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+    fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.told(offset, len, 1).await?.first().copied()) })
     }
 }

@@ -289,7 +289,7 @@ const fn answer_len(request: &Request, has_cache: bool) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::device::{Device, DeviceLimits, IoFuture};
+    use iscsi_initiator::device::{Device, DeviceFuture, DeviceLimits};
     use tokio::io::DuplexStream;
     use tokio::time::{Instant, sleep};
 
@@ -309,15 +309,15 @@ mod tests {
             DeviceLimits::default()
         }
 
-        fn read_into(&self, _: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        fn read_into(&self, _: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
             Box::pin(async { Ok(buffer) })
         }
 
-        fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+        fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
             Box::pin(async { Ok(()) })
         }
 
-        fn flush(&self) -> IoFuture<'_, ()> {
+        fn flush(&self) -> DeviceFuture<'_, ()> {
             Box::pin(async { Ok(()) })
         }
     }

@@ -8,6 +8,7 @@ use iscsi_examples_common::place::PlaceError;
 use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
+use iscsi_initiator::device::DeviceError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -48,7 +49,7 @@ pub enum Error {
     Inherited(io::Error),
     /// Writes of clients may be lost, and no client has learned of it.
     #[error("what clients have written may be lost: {}", .0.sentence())]
-    Flush(io::Error),
+    Flush(DeviceError),
     /// A signal stopped the program before it could serve anything.
     #[error("interrupted")]
     Interrupted,
@@ -86,10 +87,7 @@ impl Error {
             Self::Usage(_) | Self::Password(_) => Kind::Caller,
             Self::Initiator(cause) => cause.fault().into(),
             Self::Volume(cause) => cause.kind(),
-            Self::Flush(cause) => {
-                let cause = cause.get_ref().and_then(|cause| cause.downcast_ref());
-                cause.map_or(Kind::System, |cause: &iscsi_initiator::Error| cause.fault().into())
-            }
+            Self::Flush(cause) => cause.into(),
             Self::Interrupted => Kind::Interrupted,
             Self::Listen { .. }
             | Self::Taken(_)

@@ -1,6 +1,6 @@
 //! A device as NBD clients see it.
 
-use iscsi_initiator::device::{Device, DeviceLimits, ExtentState};
+use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceLimits, ExtentState};
 use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Errno, Export, Extent, MAX_PAYLOAD, TransmissionFlags,
 };
@@ -59,16 +59,15 @@ pub(crate) const fn status(extent: &iscsi_initiator::device::Extent) -> Extent {
 }
 
 /// What a client is told of an error.
-pub(crate) fn errno(error: &std::io::Error) -> Errno {
-    use std::io::ErrorKind;
-    const KINDS: [(ErrorKind, Errno); 7] = [
-        (ErrorKind::StorageFull, Errno::NoSpace),
-        (ErrorKind::QuotaExceeded, Errno::NoSpace),
-        (ErrorKind::PermissionDenied, Errno::Permission),
-        (ErrorKind::ReadOnlyFilesystem, Errno::Permission),
-        (ErrorKind::InvalidInput, Errno::Invalid),
-        (ErrorKind::Unsupported, Errno::NotSupported),
-        (ErrorKind::OutOfMemory, Errno::NoMemory),
+pub(crate) fn errno(error: &DeviceError) -> Errno {
+    const KINDS: [(DeviceErrorKind, Errno); 7] = [
+        (DeviceErrorKind::OutOfSpace, Errno::NoSpace),
+        (DeviceErrorKind::Denied, Errno::Permission),
+        (DeviceErrorKind::Fenced, Errno::Permission),
+        (DeviceErrorKind::ReadOnly, Errno::Permission),
+        (DeviceErrorKind::InvalidInput, Errno::Invalid),
+        (DeviceErrorKind::Unsupported, Errno::NotSupported),
+        (DeviceErrorKind::OutOfMemory, Errno::NoMemory),
     ];
     let told = KINDS.iter().find(|(kind, _)| *kind == error.kind());
     told.map_or(Errno::Io, |(_, errno)| *errno)

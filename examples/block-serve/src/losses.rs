@@ -8,11 +8,10 @@
 //! - An answer may be lost with its connection. A client that comes back asks for the same flush again, and would hear that all is
 //!   well. So one flush of each connection that is made tells it once more, until a client that was told has said goodbye.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_initiator::device::Device;
+use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 
 use crate::write_behind::is_loss;
 
@@ -67,7 +66,7 @@ impl Losses {
 
 impl Told {
     /// Flushes for a client that asks for it.
-    pub(crate) async fn flush(&self, device: &dyn Device) -> io::Result<()> {
+    pub(crate) async fn flush(&self, device: &dyn Device) -> DeviceResult<()> {
         let (told, paid) = (self.told.load(Ordering::SeqCst), self.paid.load(Ordering::SeqCst));
         let flushed = device.flush().await;
         let owed = self.owed.load(Ordering::SeqCst);
@@ -85,7 +84,7 @@ impl Told {
     }
 
     /// Flushes for the answer to a write.
-    pub(crate) async fn flush_for_write(&self, device: &dyn Device) -> io::Result<()> {
+    pub(crate) async fn flush_for_write(&self, device: &dyn Device) -> DeviceResult<()> {
         let flushed = device.flush().await;
         if flushed.as_ref().is_err_and(is_loss) {
             self.owed.fetch_add(1, Ordering::SeqCst);
@@ -123,8 +122,9 @@ impl Told {
 }
 
 /// The error that reports a loss whose answer may have been lost.
-pub(crate) fn unheard() -> io::Error {
-    io::Error::other(
+pub(crate) fn unheard() -> DeviceError {
+    DeviceError::new(
+        DeviceErrorKind::LostWrites,
         "writes that were answered before may be lost; the answer to another request has reported it, and may not have arrived",
     )
 }
@@ -134,19 +134,18 @@ mod tests {
     use std::time::Duration;
 
     use bytes::{Bytes, BytesMut};
-    use iscsi_initiator::Error;
-    use iscsi_initiator::device::{DeviceLimits, IoFuture};
+    use iscsi_initiator::device::{DeviceFuture, DeviceLimits};
     use tokio::time::sleep;
 
     use super::*;
 
     /// A handle whose next flushes fail.
     #[derive(Debug)]
-    struct Handle(Mutex<Vec<io::Error>>);
+    struct Handle(Mutex<Vec<DeviceError>>);
 
     impl Handle {
         fn that_tells(losses: usize) -> Self {
-            let loss = || io::Error::other(Error::UnflushedWritesLost);
+            let loss = || DeviceErrorKind::LostWrites.into();
             Self(Mutex::new((0..losses).map(|_| loss()).collect()))
         }
     }
@@ -160,15 +159,15 @@ mod tests {
             DeviceLimits::default()
         }
 
-        fn read_into(&self, _: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        fn read_into(&self, _: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
             Box::pin(async { Ok(buffer) })
         }
 
-        fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+        fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
             Box::pin(async { Ok(()) })
         }
 
-        fn flush(&self) -> IoFuture<'_, ()> {
+        fn flush(&self) -> DeviceFuture<'_, ()> {
             let failure = self.0.lock().unwrap().pop();
             Box::pin(async {
                 sleep(Duration::from_millis(5)).await;
@@ -254,7 +253,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_passes_is_no_loss() {
-        let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
+        let busy = || DeviceErrorKind::Busy.into();
         let device = Handle(Mutex::new(vec![busy(), busy()]));
         let losses = Losses::default();
         let told = losses.connection();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use iscsi_initiator::device::Device;
+use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 use iscsi_nbd::server::Replies;
 use iscsi_nbd::{Command, MetaContext, Request};
 
@@ -54,7 +54,7 @@ impl Requests {
         }
     }
 
-    async fn carry_out(&self, request: &Request, data: Bytes) -> io::Result<Answer> {
+    async fn carry_out(&self, request: &Request, data: Bytes) -> DeviceResult<Answer> {
         let (device, offset, len) = (&self.device, request.offset, u64::from(request.length));
         let is_durable = match request.command {
             Command::Read { .. } => {
@@ -92,10 +92,10 @@ impl Requests {
         Ok((Bytes::from(self.replies.done(request.cookie)), Bytes::new()))
     }
 
-    async fn write_zeroes(&self, request: &Request, no_hole: bool, fast: bool) -> io::Result<()> {
+    async fn write_zeroes(&self, request: &Request, no_hole: bool, fast: bool) -> DeviceResult<()> {
         let (device, offset, len) = (&self.device, request.offset, u64::from(request.length));
         if fast && !device.limits().has_fast_zeroes {
-            return Err(io::ErrorKind::Unsupported.into());
+            return Err(DeviceErrorKind::Unsupported.into());
         }
         if no_hole {
             device.write_allocated_zeroes(offset, len).await
@@ -105,7 +105,7 @@ impl Requests {
     }
 
     /// Reads what will be asked for soon, if there is a memory to keep it in.
-    async fn cache(&self, offset: u64, len: u64) -> io::Result<()> {
+    async fn cache(&self, offset: u64, len: u64) -> DeviceResult<()> {
         if !self.has_cache {
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl Requests {
         Ok(())
     }
 
-    async fn block_status(&self, request: &Request) -> io::Result<Answer> {
+    async fn block_status(&self, request: &Request) -> DeviceResult<Answer> {
         let (offset, len) = (request.offset, u64::from(request.length));
         let extents = if matches!(request.command, Command::BlockStatus { one: true }) {
             self.device.first_extent(offset, len).await?.into_iter().collect()
@@ -130,7 +130,7 @@ impl Requests {
             let is_done = at == self.contexts.len();
             let extents = extents.iter().map(status);
             let chunk = self.replies.block_status(request, context.id, extents, is_done);
-            answer.extend_from_slice(&chunk.ok_or(io::ErrorKind::InvalidInput)?);
+            answer.extend_from_slice(&chunk.ok_or(DeviceErrorKind::InvalidInput)?);
         }
         Ok((answer.into(), Bytes::new()))
     }
@@ -138,7 +138,9 @@ impl Requests {
 
 /// A flush tells of earlier writes, once. A client that waits for room where there was none would flush again when there is
 /// some, and hear that all is well.
-fn as_loss(error: io::Error) -> io::Error {
-    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    if is_full { io::Error::other(error) } else { error }
+fn as_loss(error: DeviceError) -> DeviceError {
+    match error.kind() {
+        DeviceErrorKind::OutOfSpace => error.with_kind(DeviceErrorKind::Other),
+        _ => error,
+    }
 }

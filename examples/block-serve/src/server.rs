@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use iscsi_initiator::device::DeviceResult;
 use iscsi_nbd::Export;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -140,7 +141,7 @@ impl Server {
     }
 
     /// Flushes, and ends the sessions, whether or not that went well.
-    async fn let_go(&self) -> (io::Result<()>, Result<(), iscsi_initiator::Error>) {
+    async fn let_go(&self) -> (DeviceResult<()>, Result<(), iscsi_initiator::Error>) {
         let flushed = self.flush().await;
         (flushed, self.layers.opened().logout().await)
     }
@@ -150,7 +151,7 @@ impl Server {
     /// # Errors
     /// When a write was lost and no client has learned of it, or no client is known to have
     /// received the report.
-    pub async fn flush(&self) -> io::Result<()> {
+    pub async fn flush(&self) -> DeviceResult<()> {
         self.layers.client().flush().await?;
         if self.losses.is_unheard() { Err(losses::unheard()) } else { Ok(()) }
     }

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
+use iscsi_initiator::device::{
+    Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceLimits, DeviceResult, Extent,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use failures::is_loss;
@@ -99,14 +101,14 @@ impl WriteBehind {
     }
 
     /// Changes bytes, and hears how that ends only if it is known beforehand that it fails.
-    async fn change(&self, offset: u64, len: u64, content: Content) -> io::Result<()> {
+    async fn change(&self, offset: u64, len: u64, content: Content) -> DeviceResult<()> {
         let end = offset.checked_add(len).filter(|end| *end <= self.device.capacity());
         let is_possible = end.is_some() && !self.device.limits().is_read_only;
         let running = self.begin(offset..offset.saturating_add(len), content, is_possible).await;
         if is_possible { Ok(()) } else { running.end().await }
     }
 
-    async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+    async fn read(&self, offset: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let range = offset..offset + buffer.len() as u64;
         let over = self.shared.lock().pending.overlapping(&range);
         if !pending::cover(&over, &range) {
@@ -116,7 +118,7 @@ impl WriteBehind {
         Ok(buffer)
     }
 
-    async fn flush_all(&self) -> io::Result<()> {
+    async fn flush_all(&self) -> DeviceResult<()> {
         // Flushes of one handle that are under way at the same time are told of the same failures.
         let told = self.told.load(Ordering::SeqCst);
         let before = self.shared.lock().pending.all();
@@ -142,11 +144,11 @@ impl Shared {
 }
 
 /// The task of a change.
-struct Running(tokio::task::JoinHandle<io::Result<()>>);
+struct Running(tokio::task::JoinHandle<DeviceResult<()>>);
 
 impl Running {
-    async fn end(self) -> io::Result<()> {
-        self.0.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    async fn end(self) -> DeviceResult<()> {
+        self.0.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
     }
 }
 
@@ -166,7 +168,7 @@ impl Change {
         mut self,
         device: Arc<dyn Device>,
         before: Vec<Arc<Entry>>,
-    ) -> io::Result<()> {
+    ) -> DeviceResult<()> {
         for earlier in before {
             earlier.ended().await;
         }
@@ -200,7 +202,7 @@ impl Change {
     }
 
     /// Its caller does not hear of it, but the next flush does.
-    fn note_failure(&self, error: io::Error) {
+    fn note_failure(&self, error: DeviceError) {
         let Range { start, end } = self.entry.range;
         let why = error.to_string();
         let is_first = self.shared.lock().failures.add(error, end - start);
@@ -217,7 +219,8 @@ impl Drop for Change {
         let mut state = self.shared.lock();
         if self.is_answered && !self.is_over {
             let Range { start, end } = self.entry.range;
-            state.failures.add(io::Error::other("it was given up"), end - start);
+            let given_up = DeviceError::new(DeviceErrorKind::Other, "it was given up");
+            state.failures.add(given_up, end - start);
         }
         state.pending.remove(&self.entry);
         drop(state);
@@ -226,6 +229,10 @@ impl Drop for Change {
 }
 
 impl Device for WriteBehind {
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&*self.device)
+    }
+
     fn capacity(&self) -> u64 {
         self.device.capacity()
     }
@@ -236,24 +243,12 @@ impl Device for WriteBehind {
         limits
     }
 
-    fn attentions(&self) -> u64 {
-        self.device.attentions()
-    }
-
-    fn queue_depth(&self, io_size: usize) -> usize {
-        self.device.queue_depth(io_size)
-    }
-
-    fn read_depth(&self, io_size: usize) -> usize {
-        self.device.read_depth(io_size)
-    }
-
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(self.read(offset, buffer))
     }
 
     /// Ends when the window has room for the data.
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let content = Content::Data(pages);
             let len = content.len();
@@ -261,16 +256,12 @@ impl Device for WriteBehind {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(self.flush_all())
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
-        self.device.confirm()
-    }
-
     /// Ends when the device has done it: nothing is lost by one that fails.
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.begin(offset..offset.saturating_add(len), Content::Unknown, false)
                 .await
@@ -280,15 +271,15 @@ impl Device for WriteBehind {
     }
 
     /// Ends when the window has room for one more change.
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.change(offset, len, Content::Zeros))
     }
 
-    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.change(offset, len, Content::AllocatedZeros))
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             let range = offset..offset + len;
             let over = self.shared.lock().pending.overlapping(&range);
@@ -297,7 +288,7 @@ impl Device for WriteBehind {
         })
     }
 
-    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+    fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move {
             let over = self.shared.lock().pending.overlapping(&(offset..offset + len));
             let first = self.device.first_extent(offset, len).await?;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use iscsi_initiator::Fault;
+use iscsi_initiator::device::DeviceError;
+use iscsi_initiator::{Error, Fault};
 use serde_json::{Value, json};
 
 /// Kinds of failure, by whose fault it is.
@@ -44,6 +45,24 @@ impl From<Fault> for Kind {
             Fault::Network => Self::Network,
             Fault::Target => Self::Target,
             _ => Self::System,
+        }
+    }
+}
+
+impl From<&DeviceError> for Kind {
+    /// That of the unit that failed; any other device is a part of this machine.
+    fn from(error: &DeviceError) -> Self {
+        error.source_as::<Error>().map_or(Self::System, |unit| unit.fault().into())
+    }
+}
+
+impl From<&iscsi_volume::Error> for Kind {
+    /// The caller has named what makes no volume, unless a unit has failed.
+    fn from(error: &iscsi_volume::Error) -> Self {
+        if let iscsi_volume::Error::Unit { cause, .. } = error {
+            cause.into()
+        } else {
+            Self::Caller
         }
     }
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
 
+use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::{Advice, Error};
 
 use crate::failure::file_advice;
@@ -32,12 +33,18 @@ impl Sentence for iscsi_volume::Error {
     }
 }
 
-impl Sentence for io::Error {
-    /// An error of the initiator may have come through the system's.
+impl Sentence for DeviceError {
     fn sentence(&self) -> String {
-        let unit: Option<&Error> = self.get_ref().and_then(|cause| cause.downcast_ref());
-        let of_system = || format!("{self}{}", file_advice(self.kind()));
-        unit.map_or_else(of_system, Sentence::sentence)
+        match self.source_as::<Error>() {
+            Some(unit) => join(self, unit.advice().map(|advice| words(advice, unit))),
+            None => format!("{self}{}", file_advice(self.io_kind())),
+        }
+    }
+}
+
+impl Sentence for io::Error {
+    fn sentence(&self) -> String {
+        format!("{self}{}", file_advice(self.kind()))
     }
 }
 
@@ -129,12 +136,9 @@ fn text(advice: Advice) -> &'static str {
     own.map_or_else(|| advice.text(), |(_, words)| words)
 }
 
-/// The error that an error is about: that of a part, or of an attempt to reconnect.
+/// The error that an error is about: that of an attempt to reconnect.
 fn place(error: &Error) -> &Error {
-    if let Error::NotReopened { why: cause, .. } | Error::Member { cause, .. } = error {
-        return place(cause);
-    }
-    error
+    if let Error::NotReopened { why: cause, .. } = error { place(cause) } else { error }
 }
 
 #[cfg(test)]
@@ -161,14 +165,18 @@ mod tests {
         let sentence = "the target has no logical unit 7; iscsi-util luns \
                         iscsi://192.0.2.1:3260/iqn.2026-01.org.example:disk lists its units";
         assert_eq!(error.sentence(), sentence);
-        let part = Error::Member { member: "member 1".to_owned(), cause: error.into() };
+        let part = DeviceError::from(error).of_member("member 1");
         assert_eq!(part.sentence(), format!("member 1: {sentence}"));
-        assert_eq!(io::Error::from(part).sentence(), format!("member 1: {sentence}"));
-        let volume =
-            iscsi_volume::Error::Unit { member: "member 0".to_owned(), cause: Error::Closed };
+        assert_eq!(
+            DeviceError::from(io::Error::from(part)).sentence(),
+            format!("member 1: {sentence}")
+        );
+        let (member, cause) = ("member 0".to_owned(), Error::Closed.into());
+        let volume = iscsi_volume::Error::Unit { member, cause };
         assert_eq!(volume.sentence(), "member 0: the session is closed; run the command again");
         let file = io::Error::from(io::ErrorKind::NotFound);
         assert_eq!(file.sentence(), "entity not found; check the path");
+        assert_eq!(DeviceError::from(file).sentence(), "entity not found; check the path");
     }
 
     /// What waits, waits by an option that each program has.

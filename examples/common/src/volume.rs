@@ -53,7 +53,7 @@ impl VolumeError {
     pub fn kind(&self) -> Kind {
         match &self.cause {
             VolumeFault::File { .. } => Kind::System,
-            VolumeFault::Volume(cause) => cause.fault().into(),
+            VolumeFault::Volume(cause) => (&**cause).into(),
         }
     }
 

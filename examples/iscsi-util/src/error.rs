@@ -138,7 +138,7 @@ impl Error {
             | Self::MoreExtents { .. }
             | Self::Conflict { .. } => Kind::Caller,
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
-            Self::Volume(cause) => cause.fault().into(),
+            Self::Volume(cause) => (&**cause).into(),
             Self::Described(cause) => cause.kind(),
             Self::Interrupted | Self::Abandoned(_) => Kind::Interrupted,
             Self::File { .. } | Self::Output(_) | Self::Runtime(_) => Kind::System,

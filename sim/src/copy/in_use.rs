@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, mem};
 
 use bytes::Bytes;
+use iscsi_copy::IoFuture;
 use iscsi_copy::{Changes, RangeSet};
-use iscsi_initiator::device::IoFuture;
 use tokio::time::sleep;
 
 use super::content::{fill, index};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_copy::IoFuture;
 use iscsi_copy::{Checkpoint, CheckpointError, CheckpointStore, Identity, RangeSet};
-use iscsi_initiator::device::IoFuture;
 use tokio::time::sleep;
 
 use super::watch::Watch;

@@ -312,7 +312,8 @@ impl<'a> Copies<'a> {
     /// What the disk that is open is.
     fn destination(&self) -> Result<Identity, String> {
         let (disk, _) = self.host.disk().ok_or("no disk is open")?;
-        Identity::of_disk(&disk).ok_or_else(|| "the unit has no name".to_owned())
+        let named = Identity::of_device(&disk).map_err(|error| error.to_string())?;
+        named.ok_or_else(|| "the unit has no name".to_owned())
     }
 
     /// Opens the disk if it is not open. Where another unit may be there, only while nothing is wrong.

@@ -6,7 +6,7 @@ use iscsi_copy::{
     Checksums, Copied, CopyError, CopyJob, CopyOptions, Destination, Failure, RangeSet, Source,
     Verify, VerifyError,
 };
-use iscsi_initiator::device::Device;
+use iscsi_initiator::device::{Device, DeviceError};
 use iscsi_initiator::{Disk, ErrorKind};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -249,7 +249,7 @@ impl Copies<'_> {
         let error = &failure.error;
         self.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
         self.check(job, run)?;
-        let of_disk = error.iscsi();
+        let of_disk = error.device().and_then(DeviceError::source_as::<iscsi_initiator::Error>);
         let may_fail = match error {
             CopyError::Cancelled => matches!(run.stop, Some(Stop::Cancel | Stop::Abandon)),
             CopyError::Abandoned { .. } => run.stop == Some(Stop::Abandon),

@@ -1,12 +1,13 @@
 //! What is copied: bytes with holes, as a device in memory, as a unit, or as a stream.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::{Device, RangeSet};
-use iscsi_initiator::device::{DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_initiator::device::{
+    DeviceError, DeviceErrorKind, DeviceFuture, DeviceLimits, Extent, ExtentState,
+};
 use iscsi_testkit::disk::RamDisk;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::sleep;
@@ -148,14 +149,14 @@ impl Device for ImageDevice {
         self.depth
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         let held = self.watch.request(buffer.len());
         let (fails, delay) = (self.fails_now(), self.delay());
         Box::pin(async move {
             sleep(delay).await;
             drop(held);
             if fails {
-                return Err(io::Error::other("the image cannot be read"));
+                return Err(DeviceError::new(DeviceErrorKind::Other, "the image cannot be read"));
             }
             let range = offset..offset + buffer.len() as u64;
             if let Some(in_use) = &self.in_use {
@@ -165,22 +166,22 @@ impl Device for ImageDevice {
                 return Ok(buffer);
             }
             let range = index(&range);
-            let bytes = self.image.bytes.get(range).ok_or(io::ErrorKind::InvalidInput)?;
+            let bytes = self.image.bytes.get(range).ok_or(DeviceErrorKind::InvalidInput)?;
             buffer.copy_from_slice(bytes);
             Ok(buffer)
         })
     }
 
-    fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         self.watch.shared.lock().accuse("a copy writes to its source".to_owned());
-        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        Box::pin(async { Err(DeviceErrorKind::Unsupported.into()) })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         let delay = self.delay();
         Box::pin(async move {
             sleep(delay).await;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::{Device, RangeSet};
 use iscsi_initiator::Disk;
-use iscsi_initiator::device::{BufferPool, DeviceLimits, Extent, IoFuture};
+use iscsi_initiator::device::{BufferPool, DeviceFuture, Extent};
 use tokio::sync::Notify;
 
 use super::judge::Judge;
@@ -135,12 +135,12 @@ pub(crate) struct Watched {
 }
 
 impl Device for Watched {
-    fn capacity(&self) -> u64 {
-        self.disk.capacity()
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&self.disk)
     }
 
-    fn limits(&self) -> DeviceLimits {
-        Device::limits(&self.disk)
+    fn capacity(&self) -> u64 {
+        self.disk.capacity()
     }
 
     /// Whether checkpoints are kept in memory only, which survives no process.
@@ -148,7 +148,7 @@ impl Device for Watched {
         self.watch.vouching.as_ref().and_then(|_| Device::leaves(&self.disk))
     }
 
-    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+    fn end_left<'a>(&'a self, told: &'a str) -> DeviceFuture<'a, ()> {
         Box::pin(async move {
             let had_orphans = self.watch.shared.lock().has_orphans();
             let ended = Device::end_left(&self.disk, told).await;
@@ -169,15 +169,7 @@ impl Device for Watched {
         self.watch.vouching.is_none() || self.disk.is_settled()
     }
 
-    fn queue_depth(&self, io_size: usize) -> usize {
-        self.disk.queue_depth(io_size)
-    }
-
-    fn read_depth(&self, io_size: usize) -> usize {
-        self.disk.read_depth(io_size)
-    }
-
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         let held = self.watch.request(if self.is_source { buffer.len() } else { 0 });
         Box::pin(async move {
             let read = Device::read_into(&self.disk, offset, buffer).await;
@@ -191,7 +183,7 @@ impl Device for Watched {
         offset: u64,
         len: usize,
         buffers: Arc<dyn BufferPool>,
-    ) -> IoFuture<'_, BytesMut> {
+    ) -> DeviceFuture<'_, BytesMut> {
         let held = self.watch.request(if self.is_source { len } else { 0 });
         Box::pin(async move {
             let read = self.disk.read_with(offset, len, buffers).await.map_err(Into::into);
@@ -200,7 +192,7 @@ impl Device for Watched {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         if self.is_source {
             self.watch.shared.lock().accuse("a copy writes to its source".to_owned());
         }
@@ -216,7 +208,7 @@ impl Device for Watched {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         drop(self.watch.request(0));
         Box::pin(async move {
             self.watch.may_crash();
@@ -229,17 +221,13 @@ impl Device for Watched {
         })
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
-        Device::confirm(&self.disk)
-    }
-
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         drop(self.watch.request(0));
         self.watch.write("copy makes zeros", offset, len);
         Device::write_zeroes(&self.disk, offset, len)
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             let extents = Device::extents(&self.disk, offset, len).await;
             self.watch.may_crash();

@@ -4,8 +4,10 @@ use std::fmt::{Debug, Display};
 use std::io;
 
 use block_copy::sentence::words;
+use iscsi_copy::device::DeviceError;
 use iscsi_copy::{CheckpointError, CopyAdvice, CopyError, DigestsError, Identity, NbdError};
 use iscsi_examples_common::sentence;
+use iscsi_initiator::Error as UnitError;
 use iscsi_nbd::client::HandshakeError;
 use iscsi_nbd::{OptionError, ProtocolError};
 
@@ -109,10 +111,10 @@ fn handshakes() -> Vec<Row> {
 fn copies() -> Vec<Row> {
     let full = || io::ErrorKind::StorageFull.into();
     let errors = [
-        CopyError::Source(io::Error::other(NbdError::Lost)),
+        CopyError::Source(NbdError::Lost.into()),
         CopyError::Shrunk,
-        CopyError::Destination(io::Error::from(iscsi_initiator::Error::UnflushedWritesLost)),
-        CopyError::Flush(full()),
+        CopyError::Destination(UnitError::UnflushedWritesLost.into()),
+        CopyError::Flush(io::ErrorKind::StorageFull.into()),
         CopyError::Digests(full()),
         CopyError::Checkpoint { path: "disk.map".into(), cause: full() },
         CopyError::ReadOnly,
@@ -165,9 +167,9 @@ fn digests() -> Vec<Row> {
 
 /// An advice on a copy in the words of the program.
 fn of_program(error: &CopyError, advice: CopyAdvice) -> String {
-    match (advice, error.iscsi()) {
-        (CopyAdvice::Nbd(advice), _) => words(advice).to_owned(),
-        (CopyAdvice::Unit(advice), Some(unit)) => sentence::words(advice, unit).into_owned(),
-        (advice, _) => advice.to_string(),
-    }
+    let unit = error.device().and_then(DeviceError::source_as::<UnitError>);
+    let export = error.device().and_then(DeviceError::source_as::<NbdError>);
+    let of_unit = unit.and_then(|unit| Some(sentence::words(unit.advice()?, unit).into_owned()));
+    let of_export = export.and_then(|export| export.advice().map(words));
+    of_unit.or_else(|| of_export.map(str::to_owned)).unwrap_or_else(|| advice.to_string())
 }

@@ -174,10 +174,6 @@ fn of_the_unit() -> Vec<Error> {
         },
         Error::Targets(TextError::TooLong { len: 1 << 24 }),
         Error::Unsupported("UNMAP"),
-        Error::Member {
-            member: text("member 1 (sdb)"),
-            cause: Box::new(Error::WriteProtected(lun)),
-        },
     ]
 }
 

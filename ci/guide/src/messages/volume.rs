@@ -3,13 +3,14 @@
 use std::io;
 
 use iscsi_examples_common::sentence::words;
+use iscsi_initiator::Error as UnitError;
+use iscsi_volume::Error;
 use iscsi_volume::md::SuperblockError;
-use iscsi_volume::{Advice, Error};
 
 use super::{Row, Table};
 
 const VOLUME: &str = include_str!("../../../../crates/volume/src/error.rs");
-const SUPERBLOCK: &str = include_str!("../../../../crates/volume/src/md/refusal.rs");
+const SUPERBLOCK: &str = include_str!("../../../../crates/volume/src/refusal.rs");
 
 pub(super) fn tables() -> Vec<Table> {
     vec![
@@ -20,10 +21,11 @@ pub(super) fn tables() -> Vec<Table> {
 
 /// An advice in the words of the programs.
 fn of_programs(error: &Error) -> Option<String> {
-    Some(match (error.advice()?, error) {
-        (Advice::Unit(advice), Error::Unit { cause, .. }) => words(advice, cause).into_owned(),
-        (advice, _) => advice.to_string(),
-    })
+    if let Error::Unit { cause, .. } = error {
+        let unit: &UnitError = cause.source_as()?;
+        return unit.advice().map(|advice| words(advice, unit).into_owned());
+    }
+    error.advice().map(|advice| advice.to_string())
 }
 
 fn volumes() -> Vec<Row> {
@@ -38,7 +40,7 @@ fn volumes() -> Vec<Row> {
         Error::DataOffset { member: member(), block_size: 4096, data_offset: 512 },
         Error::TooSmall { member: member(), capacity: 1 << 20, needed: 1 << 30 },
         Error::Description("chunk is missing".to_owned()),
-        Error::Unit { member: member(), cause: iscsi_initiator::Error::Closed },
+        Error::Unit { member: member(), cause: UnitError::Closed.into() },
         Error::Nameless { member: member() },
         Error::OtherUnit { member: member(), found: name("0a1"), expected: name("0b2") },
         Error::WrongOrder { member: member(), found: name("0a1"), other: 0 },

@@ -3,6 +3,8 @@
 use std::io;
 use std::ops::Range;
 
+use iscsi_block_device::RangeSet;
+
 use super::{Ended, Engine};
 use crate::blocks::Block;
 use crate::delta::Verdict;
@@ -11,7 +13,6 @@ use crate::digesting::{Digesting, Judged};
 use crate::error::CopyError;
 use crate::part::{Content, Part};
 use crate::progress::Event;
-use crate::range_set::RangeSet;
 
 impl Engine {
     /// Where blocks end: their size, and the end of the source, as far as it is known.
@@ -28,7 +29,9 @@ impl Engine {
         if self.destination.is_sequential() {
             return Err(CopyError::Digests(io::ErrorKind::Unsupported.into()));
         }
-        let Some(len) = self.destination.file_len().map_err(CopyError::Destination)? else {
+        let Some(len) =
+            self.destination.file_len().map_err(|error| CopyError::Destination(error.into()))?
+        else {
             return Ok(());
         };
         let end = self.source.device_ref().map_or(len, |device| device.capacity().min(len));

@@ -1,6 +1,6 @@
 //! When a flush begins, and what follows from it.
 
-use std::io;
+use iscsi_block_device::DeviceResult;
 
 use super::{Ended, Engine};
 use crate::error::{CopyError, is_loss};
@@ -33,7 +33,7 @@ impl Engine {
         len.unwrap_or(self.teller.progress.done)
     }
 
-    pub(super) fn take_flushed(&mut self, result: io::Result<()>) -> Result<(), CopyError> {
+    pub(super) fn take_flushed(&mut self, result: DeviceResult<()>) -> Result<(), CopyError> {
         match result {
             Ok(()) => {
                 self.flushes.end();

@@ -1,6 +1,6 @@
 //! What the devices of a copy want and can do.
 
-use iscsi_initiator::device::DeviceLimits;
+use iscsi_block_device::DeviceLimits;
 
 use crate::destination::Destination;
 use crate::source::Source;

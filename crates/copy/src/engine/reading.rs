@@ -1,11 +1,10 @@
 //! Questions to the source, and reads of it.
 
-use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use iscsi_initiator::device::{BufferPool, Extent};
+use iscsi_block_device::{BufferPool, DeviceErrorKind, DeviceResult, Extent, RangeSet};
 use tokio::time::Instant;
 
 use super::depths::Load;
@@ -19,7 +18,6 @@ use crate::memory::Hold;
 use crate::part::{Content, Cut, Part};
 use crate::progress::Event;
 use crate::questions::Pace;
-use crate::range_set::RangeSet;
 use crate::salvage::{self, Salvage};
 use crate::survey::{Grid, Question};
 
@@ -76,7 +74,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn take_survey(&mut self, question: &Question, told: io::Result<Vec<Extent>>) {
+    pub(super) fn take_survey(&mut self, question: &Question, told: DeviceResult<Vec<Extent>>) {
         self.survey.take(question, told, self.ledger.rest(), Instant::now());
     }
 
@@ -181,7 +179,7 @@ impl Engine {
             self.tasks.spawn(async move {
                 let salvage = salvage::read(device.as_ref(), &pool, range, block).await;
                 let Salvage { data, unreadable } = salvage.map_err(|cause| {
-                    let is_short = cause.kind() == ErrorKind::UnexpectedEof;
+                    let is_short = cause.kind() == DeviceErrorKind::UnexpectedEnd;
                     if is_short { CopyError::Shrunk } else { CopyError::Source(cause) }
                 })?;
                 let bytes = data.iter().map(|(_, data)| data.len() as u64).sum();

@@ -1,7 +1,6 @@
 //! Writes, and zeros that are made.
 
-use std::io;
-
+use iscsi_block_device::DeviceResult;
 use tokio::time::Instant;
 
 use super::depths::{Depth, Load};
@@ -69,7 +68,7 @@ impl Engine {
         &mut self,
         task: Task,
         part: Part,
-        result: io::Result<()>,
+        result: DeviceResult<()>,
     ) -> Result<(), CopyError> {
         let len = part.len();
         self.writing -= 1;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_block_device::{DeviceError, DeviceErrorKind, DeviceResult};
 use iscsi_nbd::client::{Answer, Completed, Negotiated, Transmission};
 use iscsi_nbd::{BASE_ALLOCATION, Breach, Command, Cookie, Errno, ProtocolError, Request};
 use tokio::sync::{mpsc, oneshot};
@@ -43,7 +44,7 @@ pub(super) enum Failed {
     /// The connection is lost: the request may have been carried out or not, and can be made again over another one.
     Lost,
     /// The server refuses it, or it breaks what was negotiated.
-    Refused(io::Error),
+    Refused(DeviceError),
 }
 
 #[derive(Debug)]
@@ -64,7 +65,7 @@ struct State {
 /// Who waits for an answer; the write counts as under way until it comes, whether or not he still does.
 #[derive(Debug)]
 struct Waiting {
-    answer: oneshot::Sender<io::Result<Answer>>,
+    answer: oneshot::Sender<DeviceResult<Answer>>,
     _write: Option<Arc<Write>>,
     /// What had been changed when it began: a flush covers that.
     changed: u64,
@@ -123,11 +124,8 @@ impl Connection {
     }
 
     /// What those are told who do not make their request again.
-    pub(super) fn loss(&self) -> io::Error {
-        match self.breach() {
-            Some(breach) => io::Error::new(io::ErrorKind::InvalidData, NbdError::from(breach)),
-            None => io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost),
-        }
+    pub(super) fn loss(&self) -> NbdError {
+        self.breach().map_or(NbdError::Lost, NbdError::from)
     }
 
     /// The context that tells of holes.
@@ -181,7 +179,7 @@ impl Connection {
                 return Err(Failed::Lost);
             }
             let request = begin(&mut state.transmission).map_err(|cause| {
-                Failed::Refused(io::Error::new(io::ErrorKind::InvalidInput, cause))
+                Failed::Refused(DeviceError::new(DeviceErrorKind::InvalidInput, cause))
             })?;
             let (changed, work) = (state.changed, state.work(&request));
             state.silence.begin(work);
@@ -241,7 +239,7 @@ impl State {
             _ => {}
         }
         self.losses.note_answer();
-        let outcome = outcome.map_err(|failure| io::Error::new(kind(failure.errno), failure));
+        let outcome = outcome.map_err(|failure| DeviceError::new(kind(failure.errno), failure));
         if let Some(waiting) = waiting {
             drop(waiting.answer.send(outcome));
         }
@@ -258,8 +256,8 @@ impl State {
     }
 }
 
-pub(super) fn unexpected() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "an answer of the wrong kind")
+pub(super) fn unexpected() -> DeviceError {
+    DeviceError::new(DeviceErrorKind::Protocol, "an answer of the wrong kind")
 }
 
 /// Sends requests until nobody has any more, and says goodbye.
@@ -370,14 +368,14 @@ fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Resul
 }
 
 /// What kind of error a server has told.
-const fn kind(errno: Errno) -> io::ErrorKind {
+const fn kind(errno: Errno) -> DeviceErrorKind {
     match errno {
-        Errno::Permission => io::ErrorKind::PermissionDenied,
-        Errno::NoMemory => io::ErrorKind::OutOfMemory,
-        Errno::Invalid | Errno::Overflow => io::ErrorKind::InvalidInput,
-        Errno::NoSpace => io::ErrorKind::StorageFull,
-        Errno::NotSupported => io::ErrorKind::Unsupported,
-        Errno::Shutdown => io::ErrorKind::ConnectionAborted,
-        Errno::Io => io::ErrorKind::Other,
+        Errno::Permission => DeviceErrorKind::Denied,
+        Errno::NoMemory => DeviceErrorKind::OutOfMemory,
+        Errno::Invalid | Errno::Overflow => DeviceErrorKind::InvalidInput,
+        Errno::NoSpace => DeviceErrorKind::OutOfSpace,
+        Errno::NotSupported => DeviceErrorKind::Unsupported,
+        Errno::Shutdown => DeviceErrorKind::Aborted,
+        Errno::Io => DeviceErrorKind::Other,
     }
 }

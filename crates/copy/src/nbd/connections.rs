@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use iscsi_block_device::{DeviceResult, RangeSet};
 use iscsi_nbd::{BASE_ALLOCATION, Export, TransmissionFlags};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,7 +19,6 @@ use super::losses::Losses;
 use super::reopening::Reopening;
 use super::standing::Standing;
 use super::uri::NbdUri;
-use crate::range_set::RangeSet;
 
 /// Time limit of a further handshake: this, or this multiple of the first handshake's time.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -96,7 +96,7 @@ impl Connections {
     ///
     /// # Errors
     /// When there will be none.
-    pub(super) async fn any(&self) -> io::Result<Arc<Connection>> {
+    pub(super) async fn any(&self) -> DeviceResult<Arc<Connection>> {
         let mut standing = {
             let now = self.standing.borrow();
             if now.end.is_none()
@@ -111,14 +111,14 @@ impl Connections {
             {
                 let now = standing.borrow_and_update();
                 if let Some(end) = &now.end {
-                    return Err(end.to_error());
+                    return Err(end.to_error().into());
                 }
                 if let Some(connection) = self.in_turn(&now) {
                     return Ok(connection);
                 }
             }
             if standing.changed().await.is_err() {
-                return Err(io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost));
+                return Err(NbdError::Lost.into());
             }
         }
     }
@@ -137,7 +137,7 @@ impl Connections {
     ///
     /// # Errors
     /// That there will be no connection.
-    pub(super) async fn flush(&self) -> io::Result<Result<(), Failed>> {
+    pub(super) async fn flush(&self) -> DeviceResult<Result<(), Failed>> {
         let first = self.any().await?;
         let others = self.standing.borrow().connections.clone();
         let others = others.into_iter().filter(|other| !Arc::ptr_eq(other, &first));
@@ -149,7 +149,7 @@ impl Connections {
         }
         let mut flushed = first.flush(has_flush).await;
         while let Some(further) = flushes.join_next().await {
-            let further = further.map_err(io::Error::other)?;
+            let further = further.map_err(io::Error::from)?;
             flushed = match (flushed, further) {
                 // It says it once.
                 (Err(refused @ Failed::Refused(_)), _) | (_, Err(refused @ Failed::Refused(_))) => {

@@ -1,11 +1,13 @@
 //! An export as a device of bytes.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_block_device::{
+    Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceLimits, DeviceResult, Extent,
+    ExtentState, RangeSet,
+};
 use iscsi_nbd::client::Answer;
 use iscsi_nbd::{Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlags};
 
@@ -18,7 +20,6 @@ use super::opening;
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 use crate::boxed::{BoxFuture, boxed};
-use crate::range_set::RangeSet;
 
 /// The length of requests that suits servers, bytes.
 const PREFERRED: usize = 1 << 20;
@@ -128,12 +129,12 @@ impl NbdDevice {
         start..range.end.next_multiple_of(self.block_size).min(self.export.size)
     }
 
-    fn check(&self, offset: u64, len: u64) -> io::Result<Range<u64>> {
+    fn check(&self, offset: u64, len: u64) -> DeviceResult<Range<u64>> {
         let end = offset.checked_add(len).filter(|end| *end <= self.export.size);
-        end.map(|end| offset..end).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        end.map(|end| offset..end).ok_or_else(|| DeviceErrorKind::InvalidInput.into())
     }
 
-    async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+    async fn read(&self, offset: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let range = self.check(offset, buffer.len() as u64)?;
         let around = self.around(&range);
         if around != range {
@@ -146,7 +147,7 @@ impl NbdDevice {
         self.read_blocks(offset, buffer).await
     }
 
-    async fn read_blocks(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+    async fn read_blocks(&self, offset: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let (mut at, mut whole) = (offset, BytesMut::new());
         while !buffer.is_empty() {
             let part = buffer.split_to(buffer.len().min(to_usize(self.max_payload)));
@@ -158,7 +159,7 @@ impl NbdDevice {
     }
 
     /// As much as one request may be of.
-    async fn read_part(&self, at: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+    async fn read_part(&self, at: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let len = buffer.len();
         loop {
             match self.connections.any().await?.read(at, buffer).await {
@@ -178,8 +179,9 @@ impl NbdDevice {
         len: u64,
         data: &[Bytes],
         write: Option<&Arc<Write>>,
-    ) -> io::Result<(Answer, Option<u32>)> {
-        let len = u32::try_from(len).map_err(io::Error::other)?;
+    ) -> DeviceResult<(Answer, Option<u32>)> {
+        let len =
+            u32::try_from(len).map_err(|error| DeviceError::new(DeviceErrorKind::Other, error))?;
         loop {
             let connection = self.connections.any().await?;
             match connection.ask(command, offset, len, data.to_vec(), write.cloned()).await {
@@ -191,15 +193,14 @@ impl NbdDevice {
     }
 
     /// Tells of a loss that this handle has not told of.
-    fn tell_loss(&self) -> io::Result<()> {
+    fn tell_loss(&self) -> DeviceResult<()> {
         if self.told.is_news(self.connections.losses()) {
-            let error = NbdError::UnflushedWritesLost;
-            return Err(io::Error::new(io::ErrorKind::ConnectionReset, error));
+            return Err(NbdError::UnflushedWritesLost.into());
         }
         Ok(())
     }
 
-    async fn flush_all(&self) -> io::Result<()> {
+    async fn flush_all(&self) -> DeviceResult<()> {
         loop {
             self.tell_loss()?;
             match self.connections.flush().await? {
@@ -211,7 +212,7 @@ impl NbdDevice {
         }
     }
 
-    async fn write(&self, offset: u64, mut pages: Vec<Bytes>) -> io::Result<()> {
+    async fn write(&self, offset: u64, mut pages: Vec<Bytes>) -> DeviceResult<()> {
         let len: usize = pages.iter().map(Bytes::len).sum();
         let range = self.check(offset, len as u64)?;
         let around = self.around(&range);
@@ -239,7 +240,7 @@ impl NbdDevice {
     }
 
     /// A request without data for a range; the blocks at its edges are zeroed, if it makes zeros, as a write.
-    async fn zero(&self, offset: u64, len: u64, no_hole: bool) -> io::Result<()> {
+    async fn zero(&self, offset: u64, len: u64, no_hole: bool) -> DeviceResult<()> {
         let range = self.check(offset, len)?;
         let within = self.within(&range);
         if !self.has(TransmissionFlags::WRITE_ZEROES) || within.is_empty() {
@@ -256,7 +257,7 @@ impl NbdDevice {
         start..(range.end / self.block_size * self.block_size).max(start)
     }
 
-    async fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+    async fn write_zeros(&self, range: Range<u64>) -> DeviceResult<()> {
         let zeros = Bytes::from(vec![0; to_usize((range.end - range.start).min(PREFERRED as u64))]);
         let mut at = range.start;
         while at < range.end {
@@ -267,7 +268,7 @@ impl NbdDevice {
         Ok(())
     }
 
-    async fn for_range(&self, command: Command, range: Range<u64>) -> io::Result<()> {
+    async fn for_range(&self, command: Command, range: Range<u64>) -> DeviceResult<()> {
         let mut at = range.start;
         while at < range.end {
             let len = (range.end - at).min(MAX_RANGE);
@@ -285,7 +286,7 @@ impl NbdDevice {
         len: u64,
         data: Vec<Bytes>,
         write: Option<Arc<Write>>,
-    ) -> io::Result<()> {
+    ) -> DeviceResult<()> {
         match self.ask(command, offset, len, &data, write.as_ref()).await?.0 {
             Answer::Done => Ok(()),
             Answer::Data(_) | Answer::BlockStatus(_) => Err(unexpected()),
@@ -293,7 +294,7 @@ impl NbdDevice {
     }
 
     /// What the server tells of a range, in no more than so many extents; one is asked for by itself.
-    async fn block_status(&self, offset: u64, len: u64, most: usize) -> io::Result<Vec<Extent>> {
+    async fn block_status(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = self.check(offset, len)?;
         let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];
         if range.is_empty() {
@@ -384,41 +385,41 @@ impl Device for NbdDevice {
         (DEPTH / io_size.max(1)).clamp(4, 64) * self.connections.count()
     }
 
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(self.read(offset, buffer))
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(self.write(offset, pages))
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(self.flush_all())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let range = self.check(offset, len)?;
             if !self.has(TransmissionFlags::TRIM) {
-                return Err(io::ErrorKind::Unsupported.into());
+                return Err(DeviceErrorKind::Unsupported.into());
             }
             self.for_range(Command::Trim { fua: false }, self.within(&range)).await
         })
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.zero(offset, len, false))
     }
 
-    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.zero(offset, len, true))
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(self.block_status(offset, len, Extent::MAX_REPORTED))
     }
 
-    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+    fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.block_status(offset, len, 1).await?.first().copied()) })
     }
 }

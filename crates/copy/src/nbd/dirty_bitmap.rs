@@ -1,11 +1,11 @@
 //! Bytes that QEMU has marked as changed, read over NBD (QEMU, `docs/interop/nbd.rst`, `qemu:dirty-bitmap:`).
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use iscsi_block_device::{DeviceError, DeviceErrorKind, DeviceResult, RangeSet};
 use iscsi_nbd::Command;
 use iscsi_nbd::client::{Answer, Negotiated};
 
@@ -14,7 +14,6 @@ use super::connection::{Connection, Failed, MAX_RANGE, unexpected};
 use super::losses::Losses;
 use super::uri::NbdUri;
 use crate::boxed::{BoxFuture, boxed};
-use crate::range_set::RangeSet;
 
 /// The most ranges that are kept of a bitmap, about 64 MiB of memory. If there are more, the shortest gaps between them count as
 /// marked: a copy moves these bytes needlessly, and nothing is left out.
@@ -115,13 +114,14 @@ async fn mark(
     mut at: u64,
     size: u64,
     dirty: &mut Marked,
-) -> io::Result<u64> {
+) -> DeviceResult<u64> {
     let command = Command::BlockStatus { one: false };
-    let length = u32::try_from((size - at).min(MAX_RANGE)).map_err(io::Error::other)?;
+    let length = u32::try_from((size - at).min(MAX_RANGE))
+        .map_err(|error| DeviceError::new(DeviceErrorKind::Other, error))?;
     let asked = connection.ask(command, at, length, Vec::new(), None).await;
     let answer = asked.map_err(|failed| match failed {
         // The one that is there next may be another QEMU, with other bitmaps of the same names.
-        Failed::Lost => connection.loss(),
+        Failed::Lost => connection.loss().into(),
         Failed::Refused(error) => error,
     })?;
     let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };

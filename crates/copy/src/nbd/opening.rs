@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use iscsi_block_device::RangeSet;
 use iscsi_nbd::client::HandshakeError;
 use iscsi_nbd::{Export, OptionError};
 use tokio::time::{Instant, sleep};
@@ -11,7 +12,6 @@ use super::connections::Connections;
 use super::dirty_bitmap::DirtyBitmap;
 use super::reopening::{FIRST_PAUSE, MAX_PAUSE};
 use super::uri::NbdUri;
-use crate::range_set::RangeSet;
 
 impl NbdError {
     /// Whether the error can pass while a server starts: nothing listens yet, or the export does not exist yet.

@@ -1,6 +1,5 @@
 //! How it stands with the connections to an export.
 
-use std::io;
 use std::sync::Arc;
 
 use iscsi_nbd::ProtocolError;
@@ -51,15 +50,12 @@ impl Standing {
 
 impl End {
     /// What requests end with.
-    pub(super) fn to_error(&self) -> io::Error {
-        let (kind, error) = match self.clone() {
-            Self::Protocol(breach) => (io::ErrorKind::InvalidData, NbdError::Protocol(breach)),
-            Self::Lost => (io::ErrorKind::ConnectionReset, NbdError::Lost),
-            Self::Changed(what) => (io::ErrorKind::InvalidData, NbdError::Changed(what)),
-            Self::Away { why, seconds, last } => {
-                (io::ErrorKind::ConnectionReset, NbdError::Away { why, seconds, last })
-            }
-        };
-        io::Error::new(kind, error)
+    pub(super) fn to_error(&self) -> NbdError {
+        match self.clone() {
+            Self::Protocol(breach) => NbdError::Protocol(breach),
+            Self::Lost => NbdError::Lost,
+            Self::Changed(what) => NbdError::Changed(what),
+            Self::Away { why, seconds, last } => NbdError::Away { why, seconds, last },
+        }
     }
 }

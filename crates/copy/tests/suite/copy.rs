@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{GRAIN, Memory, pattern};
+use iscsi_copy::device::{DeviceError, DeviceErrorKind};
 use iscsi_copy::{CopyError, CopyJob, CopyOptions, Destination, Event, Source};
 
 fn options() -> CopyOptions {
@@ -11,8 +12,8 @@ fn options() -> CopyOptions {
 }
 
 /// What a device says where it [fails](support::State::fails_at).
-fn bad_block() -> std::io::Error {
-    std::io::Error::other("a bad block")
+fn bad_block() -> DeviceError {
+    DeviceError::new(DeviceErrorKind::Other, "a bad block")
 }
 
 fn copy(from: &Memory, to: &Memory) -> CopyJob {
@@ -144,8 +145,7 @@ async fn a_destination_that_loses_all_again_and_again_is_given_up() {
     let failure = copy(&from, &to).run().await.unwrap_err();
     assert!(matches!(failure.error, CopyError::Flush(_)), "{failure:?}");
     assert_eq!(failure.progress.flushed, 0);
-    let lost = iscsi_initiator::Error::UnflushedWritesLost.to_string();
-    assert_eq!(failure.error.iscsi().unwrap().to_string(), lost);
+    assert_eq!(failure.error.device().unwrap().kind(), DeviceErrorKind::LostWrites);
 }
 
 /// A hole that another run has made, and no flush has covered, goes with the cache.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use iscsi_copy::device::DeviceError;
 use iscsi_copy::{Device, NbdDevice, NbdError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,7 +32,7 @@ async fn greet(stream: &mut TcpStream) {
     stream.write_all(&export).await.unwrap();
 }
 
-async fn read_from(answer: &'static [u8]) -> std::io::Error {
+async fn read_from(answer: &'static [u8]) -> DeviceError {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("nbd://{}/", listener.local_addr().unwrap()).parse().unwrap();
     tokio::spawn(serve(listener, answer));
@@ -53,7 +54,7 @@ async fn a_server_that_breaks_the_protocol_is_told_by_what_it_did() {
         [&b"this is no reply"[..], &[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 77]]
     {
         let error = read_from(answer).await;
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<NbdError>());
+        let cause = error.source_as::<NbdError>();
         assert!(matches!(cause, Some(NbdError::Protocol(_))), "{error}");
     }
 }

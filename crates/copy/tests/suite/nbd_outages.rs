@@ -1,9 +1,9 @@
 //! Exports whose server is killed, comes back, or says nothing. Time is virtual.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_copy::device::{DeviceError, DeviceResult};
 use iscsi_copy::{
     CopyJob, CopyOptions, Destination, Device, NbdAdvice, NbdDevice, NbdError, Source,
 };
@@ -24,16 +24,16 @@ fn serve(takes_several: bool) -> (NbdServer, Folder) {
     (NbdServer::start(&folder.path("socket"), pattern(LEN), takes_several), folder)
 }
 
-async fn read(device: &NbdDevice) -> io::Result<BytesMut> {
+async fn read(device: &NbdDevice) -> DeviceResult<BytesMut> {
     device.read_into(512, BytesMut::zeroed(512)).await
 }
 
-async fn write(device: &NbdDevice, at: u64, byte: u8) -> io::Result<()> {
+async fn write(device: &NbdDevice, at: u64, byte: u8) -> DeviceResult<()> {
     device.write_at(at, vec![Bytes::from(vec![byte; 512])]).await
 }
 
-fn nbd_error(error: &io::Error) -> &NbdError {
-    error.get_ref().and_then(|cause| cause.downcast_ref()).unwrap_or_else(|| panic!("{error}"))
+fn nbd_error(error: &DeviceError) -> &NbdError {
+    error.source_as().unwrap_or_else(|| panic!("{error}"))
 }
 
 /// Waits for what other tasks bring about soon.

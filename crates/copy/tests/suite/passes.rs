@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::support::{Folder, Memory, pattern};
 use bytes::{Bytes, BytesMut};
+use iscsi_copy::device::{DeviceFuture, Extent};
 use iscsi_copy::{
     Changes, CheckpointFile, CopyOptions, Destination, Device, DigestFile, Digests, Divergence,
-    EndedPass, Forecast, Identity, Passes, PassesError, RangeSet, Source, Verdict, Verify,
-    VerifyError,
+    EndedPass, Forecast, Identity, IoFuture, Passes, PassesError, RangeSet, Source, Verdict,
+    Verify, VerifyError,
 };
-use iscsi_initiator::device::{DeviceLimits, Extent, IoFuture};
 
 const LEN: usize = 1 << 20;
 const WRITE: usize = 512;
@@ -96,19 +96,15 @@ impl Guest {
 }
 
 impl Device for InUse {
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&self.disk)
+    }
+
     fn capacity(&self) -> u64 {
         self.disk.capacity()
     }
 
-    fn limits(&self) -> DeviceLimits {
-        self.disk.limits()
-    }
-
-    fn queue_depth(&self, io_size: usize) -> usize {
-        self.disk.queue_depth(io_size)
-    }
-
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             let len = buffer.len();
             self.live(len);
@@ -118,15 +114,15 @@ impl Device for InUse {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         self.disk.write_at(offset, pages)
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         self.disk.flush()
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         self.disk.extents(offset, len)
     }
 }

@@ -130,7 +130,7 @@ async fn a_reader_that_goes_away_is_told() {
     let from = Source::device(Memory::new(pattern(100_000)));
     let failure = CopyJob::new(from, destination(to)).run().await.unwrap_err();
     let CopyError::Destination(cause) = failure.error else { panic!("{failure:?}") };
-    assert_eq!(cause.kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(cause.io_kind(), io::ErrorKind::BrokenPipe);
 }
 
 #[tokio::test]

@@ -1,14 +1,15 @@
 //! Questions to devices that are far away: reading goes on meanwhile, and asking ends where it costs more than it saves.
 
-use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_copy::device::{
+    Device, DeviceErrorKind, DeviceFuture, DeviceLimits, Extent, ExtentState,
+};
 use iscsi_copy::{
     Checksums, CopyJob, CopyOptions, Destination, Progress, RangeSet, Source, Verify,
 };
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const MIB: u64 = 1 << 20;
@@ -96,7 +97,7 @@ impl Device for Far {
         (32 << 20) / io_size.max(1 << 16)
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             sleep_until(self.arrival(buffer.len() as u64)).await;
             let mut seen = self.seen.lock().unwrap();
@@ -116,19 +117,19 @@ impl Device for Far {
         })
     }
 
-    fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn write_zeroes(&self, _: u64, _: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, _: u64, _: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         self.seen.lock().unwrap().questions += 1;
         Box::pin(async move {
             let most = match self.manner {
@@ -138,7 +139,7 @@ impl Device for Far {
             };
             sleep(self.round_trip).await;
             if self.manner == Manner::Refuses {
-                return Err(ErrorKind::Unsupported.into());
+                return Err(DeviceErrorKind::Unsupported.into());
             }
             let (mut at, mut extents) = (offset, Vec::new());
             while at < offset + len && extents.len() < most {
@@ -298,21 +299,21 @@ async fn an_error_of_one_question_is_forgotten() {
             self.0.queue_depth(io_size)
         }
 
-        fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
             self.0.read_into(offset, buffer)
         }
 
-        fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
             self.0.write_at(offset, pages)
         }
 
-        fn flush(&self) -> IoFuture<'_, ()> {
+        fn flush(&self) -> DeviceFuture<'_, ()> {
             self.0.flush()
         }
 
-        fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
             if offset == 0 {
-                return Box::pin(async { Err(io::Error::other("busy")) });
+                return Box::pin(async { Err(DeviceErrorKind::Busy.into()) });
             }
             self.0.extents(offset, len)
         }

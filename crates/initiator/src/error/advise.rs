@@ -22,9 +22,7 @@ impl Error {
             Self::Task { cause, .. } => return advice_on_task(cause),
             Self::CheckCondition { command, sense } => return advice_on_sense(command, sense),
             Self::Status { status, .. } => return advice_on_status(*status),
-            Self::NotReopened { why: cause, .. } | Self::Member { cause, .. } => {
-                return cause.advice();
-            }
+            Self::NotReopened { why: cause, .. } => return cause.advice(),
             Self::InitiatorName(_) => Advice::ChooseInitiatorName,
             Self::Closed | Self::Submit(SubmitError::Closed) => Advice::Reconnect,
             Self::ClassClosed => Advice::UseOtherClass,

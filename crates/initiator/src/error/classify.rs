@@ -72,7 +72,7 @@ impl Error {
                 // The request was never sent in the attempts to reconnect the session.
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
-            Self::Member { cause, .. } | Self::StillRegistered { why: cause, .. } => cause.kind(),
+            Self::StillRegistered { why: cause, .. } => cause.kind(),
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
             Self::Preempted { .. } => ErrorKind::Preempted,
             Self::StillReserved { .. } | Self::RegisteredByAnother { .. } => {
@@ -127,8 +127,7 @@ impl Error {
             Self::Session(failure) => failure.fault(),
             Self::NotReopened { why: cause, .. }
             | Self::Unsettled { why: cause }
-            | Self::StillRegistered { why: cause, .. }
-            | Self::Member { cause, .. } => cause.fault(),
+            | Self::StillRegistered { why: cause, .. } => cause.fault(),
             Self::Task { .. }
             | Self::CheckCondition { .. }
             | Self::Status { .. }

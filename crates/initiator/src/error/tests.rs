@@ -194,12 +194,7 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::NoReservationKey, ErrorKind::InvalidInput),
         (Error::UnflushedWritesLost, ErrorKind::UnflushedWritesLost),
         (Error::Unsupported("UNMAP"), ErrorKind::Unsupported),
-        (of_member(Error::UnflushedWritesLost), ErrorKind::UnflushedWritesLost),
     ]
-}
-
-fn of_member(cause: Error) -> Error {
-    Error::Member { member: "member 1".to_owned(), cause: Box::new(cause) }
 }
 
 fn all() -> Vec<(Error, ErrorKind)> {
@@ -213,20 +208,9 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 40, "each variant has a row");
+    assert_eq!(variants.len(), 39, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 22, "each kind has a row");
-}
-
-#[test]
-fn an_error_of_a_part_says_what_the_part_says() {
-    for (error, kind) in all() {
-        let part = of_member(of_member(error.clone()));
-        assert_eq!((part.kind(), part.fault()), (kind, error.fault()), "{error:?}");
-        assert_eq!(part.may_have_executed(), error.may_have_executed(), "{error:?}");
-        assert_eq!(part.sense(), error.sense());
-        assert_eq!(part.to_string(), format!("member 1: member 1: {error}"));
-    }
 }
 
 #[test]
@@ -329,12 +313,11 @@ fn every_advice_is_that_of_an_error_and_no_text_holds_its_advice() {
     assert_eq!(found.len(), Advice::ALL.len());
 }
 
-/// The advice on a part, and on an attempt to reconnect, is that on the cause.
+/// The advice on an attempt to reconnect is that on the cause.
 #[test]
 fn advice_comes_from_the_cause() {
     for (error, _) in all() {
         let advice = error.advice();
-        assert_eq!(of_member(error.clone()).advice(), advice, "{error:?}");
         assert_eq!(not_reopened(true, error).advice(), advice);
     }
 }

@@ -242,7 +242,7 @@ async fn a_disk_is_a_device_of_bytes() {
     soon(device.flush()).await.unwrap();
     assert_eq!(rig.disk.flushes(), 1);
     let error = soon(device.read_at(CAPACITY, 1)).await.unwrap_err();
-    let inner = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    let inner = error.source_as::<Error>();
     assert!(matches!(inner, Some(Error::OutOfRange { .. })));
     rig.assert_clean();
 }
@@ -257,6 +257,6 @@ async fn what_a_unit_lacks_shows_in_the_limits() {
     assert!(limits.is_read_only && !limits.has_fast_zeroes);
     let device: &dyn Device = &disk;
     let error = soon(device.write_at(0, vec![Bytes::from_static(&[0; 512])])).await.unwrap_err();
-    let inner = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    let inner = error.source_as::<Error>();
     assert!(matches!(inner, Some(Error::WriteProtected(_))));
 }

@@ -1,16 +1,9 @@
 //! The memory in which the data of a read lands.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-
-/// Where the buffers of reads come from: memory that was used before costs no page faults, and may still lie in the
-/// caches of the processor.
-pub trait BufferPool: fmt::Debug + Send + Sync {
-    /// A buffer of `len` bytes, whatever they are. It is asked for while a PDU is taken in, so it must not block.
-    fn take(&self, len: usize) -> BytesMut;
-}
+use iscsi_block_device::BufferPool;
 
 /// A buffer for data from the target. It may be allocated as late as when the first data arrive: over a long link
 /// many reads are in flight, and only a few of them receive data.

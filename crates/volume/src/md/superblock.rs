@@ -18,8 +18,8 @@
 //! | 216, 220 | 4, 4 | checksum; how many roles follow |
 //! | 256 | 2 each | the role of each device by its number |
 
-use super::refusal::SuperblockError;
 use super::uuid::Uuid;
+use crate::refusal::SuperblockError;
 use crate::stripe::{Chunk, MAX_MEMBERS};
 
 /// The superblock of a member of a RAID-0 array.

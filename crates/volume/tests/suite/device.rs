@@ -1,15 +1,13 @@
 //! A volume over devices in memory: where bytes lie, what is shared and not copied, and what comes of members that
 //! fail, are late, or lose what they had.
 
-use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::support::{Memory, pattern};
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::Error as IscsiError;
-use iscsi_initiator::device::{BufferPool, Device as _};
+use iscsi_volume::device::{BufferPool, Device as _, DeviceError, DeviceErrorKind, DeviceResult};
 use iscsi_volume::{Chunk, Error, Member, Volume};
 
 const CHUNK: usize = 64 << 10;
@@ -141,7 +139,7 @@ async fn a_read_that_comes_back_shorter_moves_nothing() {
             volume(&members).read_at(0, len).await.unwrap_err(),
             volume(&members).read_with(0, len, Arc::new(Pool::default())).await.unwrap_err(),
         ] {
-            assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+            assert_eq!(error.kind(), DeviceErrorKind::UnexpectedEnd);
             assert!(error.to_string().starts_with("member 0: "), "{error}");
         }
     }
@@ -150,7 +148,7 @@ async fn a_read_that_comes_back_shorter_moves_nothing() {
 #[tokio::test]
 async fn parts_run_to_their_ends_before_an_error_is_told() {
     let members = two();
-    members[0].lock().failing = Some(("write", || IscsiError::NoRuntime.into()));
+    members[0].lock().failing = Some(("write", || DeviceErrorKind::Fenced.into()));
     members[1].open(false);
     let volume = volume(&members);
     let data = Bytes::from(pattern(CHUNK * 4, 4));
@@ -161,17 +159,13 @@ async fn parts_run_to_their_ends_before_an_error_is_told() {
     let error = write.await.unwrap_err();
     assert_eq!(members[1].lock().under_way, 0);
     assert!(members[1].lock().bytes[..CHUNK] == data[CHUNK..CHUNK * 2], "it was carried out");
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<IscsiError>()).unwrap();
-    let IscsiError::Member { member, cause } = inner else { panic!("{inner}") };
-    assert_eq!(member, "member 0");
-    assert!(matches!(**cause, IscsiError::NoRuntime));
-    assert_eq!(inner.kind(), IscsiError::NoRuntime.kind());
-    assert_eq!(error.to_string(), format!("member 0: {}", IscsiError::NoRuntime));
+    assert_eq!((error.member(), error.kind()), (Some("member 0"), DeviceErrorKind::Fenced));
+    assert_eq!(error.to_string(), format!("member 0: {}", DeviceErrorKind::Fenced));
 }
 
 #[tokio::test]
 async fn the_error_of_any_request_names_the_member_that_failed() {
-    let failed = || io::Error::new(ErrorKind::TimedOut, "it is gone");
+    let failed = || DeviceError::new(DeviceErrorKind::TimedOut, "it is gone");
     for kind in ["read", "write", "flush", "confirm", "discard", "zero", "allocate", "extents"] {
         let members = two();
         for member in &members {
@@ -193,7 +187,7 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
         let error = error.unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
-            (ErrorKind::TimedOut, "member 1: it is gone")
+            (DeviceErrorKind::TimedOut, "member 1: it is gone")
         );
         assert_eq!(members[0].lock().log.len(), 1, "the other one was asked as well: {kind}");
         // One chunk of one member, where that is not a request of all.
@@ -209,10 +203,9 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
 }
 
 /// A flush has failed with the loss of what this member had.
-fn assert_lost(result: io::Result<()>, member: usize) {
+fn assert_lost(result: DeviceResult<()>, member: usize) {
     let error = result.unwrap_err();
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<IscsiError>()).unwrap();
-    assert_eq!(inner.kind(), iscsi_initiator::ErrorKind::UnflushedWritesLost);
+    assert_eq!(error.kind(), DeviceErrorKind::LostWrites);
     assert!(error.to_string().starts_with(&format!("member {member}: ")), "{error}");
 }
 
@@ -222,7 +215,7 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
     let one = volume(&members);
     let other = one.clone();
     members[1].lock().losses += 1;
-    members[0].lock().failing = Some(("flush", || ErrorKind::TimedOut.into()));
+    members[0].lock().failing = Some(("flush", || DeviceErrorKind::TimedOut.into()));
     // Whoever is told of the other error flushes again, and the member says nothing more then.
     assert_lost(one.flush().await, 1);
     let error = one.flush().await.unwrap_err();
@@ -332,7 +325,7 @@ async fn limits_are_those_that_hold_for_all_members() {
         let volume = volume(&members);
         assert_eq!(volume.limits().discard_granularity, None, "{granule:?}");
         let error = volume.discard(0, 10).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.kind(), DeviceErrorKind::Unsupported);
     }
     members[0].lock().limits.discard_granularity = Some(4096);
     let at = |start: u64| {
@@ -375,7 +368,7 @@ async fn nothing_is_written_where_a_member_refuses_writes() {
         volume.discard(0, len).await,
     ] {
         let error = refused.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+        assert_eq!(error.kind(), DeviceErrorKind::ReadOnly);
         assert!(error.to_string().starts_with("member 1: "), "{error}");
     }
     assert!(members.iter().all(|member| member.lock().log.is_empty()));
@@ -397,7 +390,11 @@ async fn what_does_not_lie_on_the_volume_is_refused() {
             volume.discard(offset, len).await,
             volume.extents(offset, len).await.map(drop),
         ] {
-            assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput, "{offset} {len}");
+            assert_eq!(
+                refused.unwrap_err().kind(),
+                DeviceErrorKind::InvalidInput,
+                "{offset} {len}"
+            );
         }
     }
     assert!(members.iter().all(|member| member.lock().log.is_empty()));

@@ -12,4 +12,5 @@
 mod device;
 mod model;
 mod support;
+#[cfg(feature = "iscsi")]
 mod units;

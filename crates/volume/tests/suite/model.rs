@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::support::{GRAIN, Memory, pattern};
 use bytes::Bytes;
-use iscsi_initiator::device::Device as _;
+use iscsi_volume::device::Device as _;
 use iscsi_volume::{Chunk, Member, Volume};
 use proptest::prelude::*;
 

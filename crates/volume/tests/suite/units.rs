@@ -1,7 +1,6 @@
 //! A volume over units of test targets, each behind a connection of its own.
 
 use bytes::Bytes;
-use iscsi_initiator::device::{Device as _, Extent, ExtentState};
 use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Options, Url};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -9,6 +8,7 @@ use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::Unit;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use iscsi_volume::device::{Device as _, Extent, ExtentState};
 use iscsi_volume::md::Superblock;
 use iscsi_volume::{Chunk, Description, Error, Units, Volume};
 
@@ -173,7 +173,7 @@ async fn a_member_that_fails_is_named_and_its_own_words_are_there() {
     let volume = volume(&nodes).await;
     nodes[1].server.with(|target| target.config_mut().faults.push(Fault::medium_error(0..8)));
     let error = volume.read_at(0, CHUNK * 4).await.unwrap_err();
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<IscsiError>()).unwrap();
+    let inner = error.source_as::<IscsiError>().unwrap();
     let sense = inner.sense().unwrap();
     assert_eq!(sense.key, iscsi_initiator::scsi::SenseKey::MediumError);
     assert_eq!(inner.fault(), iscsi_initiator::Fault::Target);
@@ -194,7 +194,7 @@ async fn a_loss_of_power_of_one_member_is_told_by_the_next_flush_of_each_handle(
     let before = one.attentions();
     for handle in [&one, &other] {
         let error = handle.flush().await.unwrap_err();
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<IscsiError>()).unwrap();
+        let inner = error.source_as::<IscsiError>().unwrap();
         assert_eq!(inner.kind(), iscsi_initiator::ErrorKind::UnflushedWritesLost, "{inner}");
         assert!(error.to_string().starts_with("member 1 "), "{error}");
         handle.flush().await.unwrap();

@@ -1,11 +1,11 @@
 //! The bytes of a medium that are looked at.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use iscsi_copy::Device;
+use iscsi_initiator::device::DeviceResult;
 use tokio::task::JoinSet;
 
 /// Where something begins that is recognised.
@@ -89,7 +89,7 @@ impl Sample {
     ///
     /// # Errors
     /// That of a read.
-    pub(crate) async fn read(device: Arc<dyn Device>, start: u64, len: u64) -> io::Result<Self> {
+    pub(crate) async fn read(device: Arc<dyn Device>, start: u64, len: u64) -> DeviceResult<Self> {
         let block = u64::from(device.limits().block_size.max(1));
         let capacity = device.capacity().saturating_sub(start);
         let mut reading = JoinSet::new();
@@ -112,7 +112,7 @@ impl Sample {
                 Ok((first.saturating_sub(start), bytes.slice(before.min(bytes.len())..)))
             });
         }
-        let pieces: io::Result<Vec<_>> = reading.join_all().await.into_iter().collect();
+        let pieces: DeviceResult<Vec<_>> = reading.join_all().await.into_iter().collect();
         let mut pieces = pieces?;
         pieces.sort_by_key(|(at, _)| *at);
         Ok(Self { capacity, pieces })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::Device;
-use iscsi_initiator::device::{DeviceLimits, IoFuture};
+use iscsi_initiator::device::{DeviceFuture, DeviceLimits};
 
 use super::*;
 
@@ -26,7 +26,7 @@ impl Device for Medium {
         limits
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         assert!(offset.is_multiple_of(u64::from(self.1)), "a block is read twice");
         let start = usize::try_from(offset).unwrap();
         let found = self.0.get(start..start + buffer.len());
@@ -36,11 +36,11 @@ impl Device for Medium {
         })
     }
 
-    fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         unreachable!("a look writes nothing")
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         unreachable!("a look writes nothing")
     }
 }

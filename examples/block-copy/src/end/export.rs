@@ -44,7 +44,7 @@ impl ExportEnd {
         if matches!(side, Side::Destination) && device.limits().is_read_only {
             let cause =
                 io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the export is read-only");
-            return Err(Error::File { side, name, cause });
+            return Err(Error::File { side, name, cause: cause.into() });
         }
         Ok(Self { device, uri, name, marked: marked.map(Arc::new) })
     }

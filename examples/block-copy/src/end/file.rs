@@ -92,7 +92,7 @@ async fn open(
         })
     };
     let opened = opening.await.map_err(io::Error::from).flatten();
-    opened.map_err(|cause| Error::File { side, name, cause })
+    opened.map_err(|cause| Error::File { side, name, cause: cause.into() })
 }
 
 /// Which file this is; `None` for a stream.
@@ -191,7 +191,7 @@ impl FileEnd {
 
     fn identified(&self, identity: io::Result<CopyIdentity>) -> Result<CopyIdentity, Error> {
         let name = Arc::clone(&self.name);
-        identity.map_err(|cause| Error::File { side: self.side, name, cause })
+        identity.map_err(|cause| Error::File { side: self.side, name, cause: cause.into() })
     }
 
     pub(super) fn to_source(&self) -> Source {

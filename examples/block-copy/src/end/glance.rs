@@ -1,10 +1,8 @@
 //! A look at a few blocks of a unit.
 
-use std::io::{self, ErrorKind};
-
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::Device;
-use iscsi_initiator::device::{DeviceLimits, IoFuture};
+use iscsi_initiator::device::{DeviceErrorKind, DeviceFuture, DeviceLimits};
 use iscsi_initiator::{Disk, LogicalUnit};
 
 /// A unit of which a few blocks are looked at before a copy: as what is asked of a unit when it is opened, they pay nothing
@@ -34,16 +32,16 @@ impl Device for Glance {
         limits
     }
 
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         let first = offset / u64::from(self.block_size.max(1));
-        Box::pin(async move { self.unit.read_into(first, buffer).await.map_err(io::Error::other) })
+        Box::pin(async move { Ok(self.unit.read_into(first, buffer).await?) })
     }
 
-    fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
-        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        Box::pin(async { Err(DeviceErrorKind::Unsupported.into()) })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        Box::pin(async { Err(DeviceErrorKind::Unsupported.into()) })
     }
 }

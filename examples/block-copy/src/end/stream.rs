@@ -38,7 +38,8 @@ impl StreamEnd {
             Side::Destination => (io::stdout().as_fd().try_clone_to_owned(), "standard output"),
         };
         let name: Arc<str> = name.into();
-        let failed = |cause| Error::File { side, name: Arc::clone(&name), cause };
+        let failed =
+            |cause: io::Error| Error::File { side, name: Arc::clone(&name), cause: cause.into() };
         let mut end = Self::new(descriptor.map_err(failed)?.into(), Arc::clone(&name));
         if side == Side::Destination {
             if standard_output::is_nowhere() {

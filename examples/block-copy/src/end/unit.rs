@@ -10,6 +10,7 @@ use iscsi_copy::Identity;
 use iscsi_examples_common::place;
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_initiator::Digest;
+use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::scsi::reservation::ReservationKey;
 use iscsi_initiator::tuning::Plan;
 use iscsi_initiator::{
@@ -45,7 +46,7 @@ impl UnitEnd {
     /// follow by and by.
     pub(super) async fn open(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, Error> {
         let connect = Self::connect(side, url, initiator);
-        connect.await.map_err(|cause| Error::Unit { side, cause })
+        connect.await.map_err(|cause| Error::Unit { side, cause: cause.into() })
     }
 
     async fn connect(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, IscsiError> {
@@ -262,7 +263,9 @@ impl UnitEnd {
 
     /// What makes it the same unit later, over whatever portals.
     pub(super) fn identity(&self) -> Result<Identity, Error> {
-        Identity::of_disk(&self.disk).ok_or(Error::Nameless(self.side))
+        let named = Identity::of_device(&self.disk);
+        let named = named.map_err(|cause| Error::Unit { side: self.side, cause })?;
+        named.ok_or(Error::Nameless(self.side))
     }
 
     /// Asks whether it is still the unit that was opened.
@@ -271,8 +274,9 @@ impl UnitEnd {
     }
 
     fn failed(&self, cause: IscsiError) -> Error {
+        let cause = DeviceError::from(cause);
         let cause = match &self.member {
-            Some(member) => IscsiError::Member { member: member.to_string(), cause: cause.into() },
+            Some(member) => cause.of_member(member),
             None => cause,
         };
         Error::Unit { side: self.side, cause }

@@ -40,7 +40,7 @@ impl VolumeEnd {
         let volume = volume.map_err(|cause| Error::Volume { side, cause })?;
         if matches!(side, Side::Destination) && volume.limits().is_read_only {
             let cause = io::Error::new(ErrorKind::ReadOnlyFilesystem, "a unit refuses writes");
-            return Err(Error::File { side, name, cause });
+            return Err(Error::File { side, name, cause: cause.into() });
         }
         let members = volume.members().iter().zip(&description.members);
         let units = members.map(|(member, described)| {

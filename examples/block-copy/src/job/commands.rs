@@ -2,8 +2,7 @@
 
 use std::io;
 
-use iscsi_copy::{Changes, RangeSet};
-use iscsi_initiator::device::IoFuture;
+use iscsi_copy::{Changes, IoFuture, RangeSet};
 
 use crate::args::{Args, PassArgs, VerifyMode};
 use crate::ends::Ends;

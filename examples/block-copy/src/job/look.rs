@@ -1,8 +1,9 @@
 //! What both ends hold, before anything is written: whether it is what was meant.
 
 use std::borrow::Cow;
-use std::io;
 use std::path::Path;
+
+use iscsi_initiator::device::DeviceResult;
 
 use super::resumption;
 use crate::args::{Args, SourceFormat};
@@ -71,7 +72,7 @@ async fn sample_source(source: &End) -> Result<Sample, Error> {
 }
 
 /// What tells something of the destination, from where it is written on; `None` for a stream.
-async fn sample_destination(ends: &Ends) -> io::Result<Option<Sample>> {
+async fn sample_destination(ends: &Ends) -> DeviceResult<Option<Sample>> {
     let Some(device) = ends.destination.glance() else { return Ok(None) };
     // A copy into the middle of a disk leaves what lies around it; one to the beginning takes the place of all that is there,
     // however long it is.

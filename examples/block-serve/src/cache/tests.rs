@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use iscsi_initiator::device::{
+    Device, DeviceErrorKind, DeviceFuture, DeviceLimits, Extent, ExtentState,
+};
 use tokio::time::sleep;
 
 use super::*;
@@ -70,7 +73,7 @@ impl Device for Slow {
     }
 
     /// The bytes are those of the middle of the time that it takes.
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.reads.lock().unwrap().push(offset..offset + buffer.len() as u64);
             sleep(Duration::from_millis(10)).await;
@@ -82,10 +85,10 @@ impl Device for Slow {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             if self.fails.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(DeviceErrorKind::TimedOut.into());
             }
             sleep(Duration::from_millis(5)).await;
             let (start, data) = (usize::try_from(offset).unwrap(), pages.concat());
@@ -95,12 +98,12 @@ impl Device for Slow {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         let fails = self.fails.load(Ordering::Relaxed);
-        Box::pin(async move { if fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) } })
+        Box::pin(async move { if fails { Err(DeviceErrorKind::Other.into()) } else { Ok(()) } })
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
+    fn confirm(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.confirmations.fetch_add(1, Ordering::Relaxed);
             sleep(Duration::from_millis(20)).await;
@@ -111,7 +114,7 @@ impl Device for Slow {
         })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         self.questions.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
             sleep(Duration::from_millis(20)).await;

@@ -1,14 +1,15 @@
 //! Writes that failed after their answer, and who was told (as errseq does for fsync).
 
-use std::fmt;
 use std::io;
-use std::sync::Arc;
+
+use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
+use thiserror::Error;
 
 /// The failures so far.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     count: u64,
-    last: Option<Arc<io::Error>>,
+    last: Option<DeviceError>,
     /// Whether a handle has reported the last one.
     is_told: bool,
     /// Those since a change went well.
@@ -25,9 +26,9 @@ pub(super) struct Run {
 impl Failures {
     /// A change of so many bytes has failed. Whether it is the first since one went well: of those that follow it, which
     /// most often fail for the same reason, the log has the number alone.
-    pub(super) fn add(&mut self, error: io::Error, bytes: u64) -> bool {
+    pub(super) fn add(&mut self, error: DeviceError, bytes: u64) -> bool {
         self.count += 1;
-        (self.last, self.is_told) = (Some(Arc::new(error)), false);
+        (self.last, self.is_told) = (Some(error), false);
         self.run.writes += 1;
         self.run.bytes += bytes;
         self.run.writes == 1
@@ -49,40 +50,30 @@ impl Failures {
     }
 
     /// How many there were, and the last one if a handle that has told so many has to tell of it.
-    pub(super) fn tell(&mut self, told: u64) -> (u64, Option<io::Error>) {
+    pub(super) fn tell(&mut self, told: u64) -> (u64, Option<DeviceError>) {
         if told >= self.count {
             return (told, None);
         }
         self.is_told = true;
-        let last =
-            self.last.as_ref().map(|last| io::Error::new(last.kind(), Told(Arc::clone(last))));
-        (self.count, last)
+        (self.count, self.last.clone().map(as_loss))
     }
 }
 
 /// A failure that several are told of.
-#[derive(Debug)]
-struct Told(Arc<io::Error>);
+#[derive(Debug, Error)]
+#[error("a write that was answered before has failed: {0}")]
+struct Told(#[source] DeviceError);
 
-impl fmt::Display for Told {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a write that was answered before has failed: {}", self.0)
-    }
-}
-
-impl std::error::Error for Told {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.0)
-    }
+/// A failure as a flush tells it. Its kind in the system stays what it was, for the advice on it.
+fn as_loss(failure: DeviceError) -> DeviceError {
+    let told = io::Error::new(failure.io_kind(), Told(failure));
+    DeviceError::from(told).with_kind(DeviceErrorKind::LostWrites)
 }
 
 /// Whether the error of a flush tells that writes which were answered before may be lost. No later flush of its handle tells that.
 #[must_use]
-pub fn is_loss(error: &io::Error) -> bool {
-    use iscsi_initiator::{Error, ErrorKind};
-    let Some(cause) = error.get_ref() else { return false };
-    let of_unit = cause.downcast_ref::<Error>().map(Error::kind);
-    cause.is::<Told>() || of_unit == Some(ErrorKind::UnflushedWritesLost)
+pub fn is_loss(error: &DeviceError) -> bool {
+    error.kind() == DeviceErrorKind::LostWrites
 }
 
 #[cfg(test)]
@@ -93,7 +84,7 @@ mod tests {
     fn of_failures_in_a_row_the_first_is_told_and_the_number_when_they_end() {
         let mut failures = Failures::default();
         let mut fail = |count: u64| -> Vec<bool> {
-            let failed = (0..count).map(|_| failures.add(io::ErrorKind::TimedOut.into(), 512));
+            let failed = (0..count).map(|_| failures.add(DeviceErrorKind::TimedOut.into(), 512));
             let told = failed.collect();
             let run = failures.end_run();
             assert_eq!(run, (count > 1).then_some(Run { writes: count, bytes: count * 512 }));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use iscsi_initiator::device::{Device, DeviceFuture, DeviceLimits, DeviceResult};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -41,7 +42,12 @@ impl Slow {
         String::from_utf8(self.content.lock().unwrap().clone()).unwrap()
     }
 
-    async fn change(&self, offset: u64, len: usize, act: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    async fn change(
+        &self,
+        offset: u64,
+        len: usize,
+        act: impl FnOnce(&mut [u8]),
+    ) -> DeviceResult<()> {
         let delay = self.delays.lock().unwrap().pop().unwrap_or(0);
         sleep(Duration::from_millis(delay)).await;
         if self.failing.load(Ordering::Relaxed) > 0 {
@@ -64,7 +70,7 @@ impl Device for Slow {
         DeviceLimits::default()
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             sleep(Duration::from_millis(10)).await;
             let start = usize::try_from(offset).unwrap();
@@ -74,24 +80,24 @@ impl Device for Slow {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         let data = pages.concat();
         Box::pin(async move {
             self.change(offset, data.len(), |bytes| bytes.copy_from_slice(&data)).await
         })
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let len = usize::try_from(len).unwrap();
         Box::pin(async move { self.change(offset, len, |bytes| bytes.fill(b'0')).await })
     }
 
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         let len = usize::try_from(len).unwrap();
         Box::pin(async move { self.change(offset, len, |bytes| bytes.fill(b'-')).await })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
             if self.failing_flushes.load(Ordering::Relaxed) > 0 {
@@ -165,7 +171,8 @@ async fn each_handle_is_told_of_a_failure_once() {
     let second = first.handle(Arc::<Slow>::clone(&slow));
     first.write_at(0, page("lost")).await.unwrap();
     let error = first.flush().await.unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(error.io_kind(), io::ErrorKind::StorageFull);
+    assert!(is_loss(&error));
     assert!(error.to_string().contains("answered before has failed"), "{error}");
     first.flush().await.unwrap();
     let late = first.handle(Arc::<Slow>::clone(&slow));
@@ -196,7 +203,7 @@ async fn a_failure_is_told_rather_than_that_the_device_does_not_flush_just_now()
     behind.write_at(0, page("lost")).await.unwrap();
     let mut told = Vec::new();
     for _ in 0..3 {
-        told.push(behind.flush().await.map_err(|error| error.kind()));
+        told.push(behind.flush().await.map_err(|error| error.io_kind()));
     }
     assert_eq!(told, [Err(io::ErrorKind::StorageFull), Err(io::ErrorKind::ResourceBusy), Ok(())]);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use block_serve::cache::Cache;
 use block_serve::write_behind::WriteBehind;
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, IoFuture};
+use iscsi_initiator::device::{Device, DeviceFuture, DeviceLimits};
 use tokio::time::sleep;
 
 const BLOCK: usize = 512;
@@ -68,7 +68,7 @@ impl Device for Slow {
     }
 
     /// Blocks are read one after the other, while others may be written.
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.pause().await;
             for (at, block) in buffer.chunks_mut(BLOCK).enumerate() {
@@ -83,7 +83,7 @@ impl Device for Slow {
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.pause().await;
             for (at, block) in pages.concat().chunks(BLOCK).enumerate() {
@@ -97,7 +97,7 @@ impl Device for Slow {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.pause().await;
             Ok(())

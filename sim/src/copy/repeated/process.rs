@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_copy::IoFuture;
 use iscsi_copy::simulation::{HostFiles, KeptFile, NewFile};
-use iscsi_initiator::device::IoFuture;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 

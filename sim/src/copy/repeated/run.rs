@@ -9,6 +9,7 @@ use iscsi_copy::{
     Copied, CopyError, CopyJob, CopyOptions, Destination, Digests, Failure, Identity, RangeSet,
     Source, Verify, VerifyError,
 };
+use iscsi_initiator::device::DeviceError;
 use iscsi_testkit::fault::Fault;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -272,7 +273,9 @@ impl RepeatedCopy<'_> {
             CopyError::Abandoned { .. } => current.stop == Some(Stop::Abandon),
             CopyError::Source(_) => current.fails,
             CopyError::Destination(_) | CopyError::Flush(_) => {
-                !current.is_strict && error.iscsi().is_some()
+                let cause =
+                    error.device().and_then(DeviceError::source_as::<iscsi_initiator::Error>);
+                !current.is_strict && cause.is_some()
             }
             CopyError::Digests(cause) => {
                 !current.is_strict && cause.kind() == ErrorKind::StorageFull

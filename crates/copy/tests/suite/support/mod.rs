@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::Error as IscsiError;
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_copy::device::{
+    Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceLimits, DeviceResult, Extent,
+    ExtentState,
+};
 use nix::errno::Errno;
 
 /// A device in memory. Clones are the same one.
@@ -182,9 +184,9 @@ impl Memory {
 }
 
 impl State {
-    fn check(&self, offset: u64, len: u64) -> io::Result<std::ops::Range<usize>> {
+    fn check(&self, offset: u64, len: u64) -> DeviceResult<std::ops::Range<usize>> {
         if self.fails_at.is_some_and(|at| (offset..offset + len).contains(&at)) {
-            return Err(io::Error::other("a bad block"));
+            return Err(DeviceError::new(DeviceErrorKind::Other, "a bad block"));
         }
         let range = offset as usize..(offset + len) as usize;
         assert!(range.end <= self.bytes.len(), "{range:?} of {}", self.bytes.len());
@@ -212,7 +214,7 @@ impl Device for Memory {
         state.short_depth.filter(|_| is_short).unwrap_or(state.depth)
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.dawdle().await;
             let mut state = self.lock();
@@ -221,14 +223,14 @@ impl Device for Memory {
             let grains =
                 offset / GRAIN as u64..(offset + buffer.len() as u64).div_ceil(GRAIN as u64);
             if state.bad_grains.iter().any(|bad| grains.contains(bad)) {
-                return Err(Errno::EIO.into());
+                return Err(io::Error::from(Errno::EIO).into());
             }
             buffer.copy_from_slice(&state.bytes[range]);
             Ok(buffer)
         })
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let data = pages.concat();
             self.look(offset, data.len() as u64);
@@ -242,7 +244,7 @@ impl Device for Memory {
         })
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let before = self.lock().bytes.clone();
             self.dawdle_while(|state| state.holds_flushes).await;
@@ -250,26 +252,29 @@ impl Device for Memory {
             state.flushes += 1;
             if state.fails_flush || state.failing_flushes > 0 {
                 state.failing_flushes = state.failing_flushes.saturating_sub(1);
-                return Err(io::Error::other("a bad medium"));
+                return Err(DeviceError::new(DeviceErrorKind::Other, "a bad medium"));
             }
             if state.losses > 0 {
                 state.losses -= 1;
                 state.bytes = state.medium.clone();
-                return Err(IscsiError::UnflushedWritesLost.into());
+                return Err(DeviceErrorKind::LostWrites.into());
             }
             state.medium = before;
             Ok(())
         })
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
+    fn confirm(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.dawdle().await;
-            if self.lock().is_other { Err(io::Error::other("another device")) } else { Ok(()) }
+            match self.lock().is_other {
+                true => Err(DeviceError::new(DeviceErrorKind::AnotherDevice, "another device")),
+                false => Ok(()),
+            }
         })
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.look(offset, len);
             self.dawdle().await;
@@ -282,7 +287,7 @@ impl Device for Memory {
         })
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             self.wait_while(|state| state.holds_extents).await;
             let mut state = self.lock();

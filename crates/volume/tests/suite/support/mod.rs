@@ -1,11 +1,13 @@
 //! A device in memory that does what a test wants of it.
 
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_volume::device::{
+    Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceLimits, DeviceResult, Extent,
+    ExtentState,
+};
 use tokio::sync::watch;
 
 /// A device in memory. Clones are handles of one device, and each is told of a loss.
@@ -42,7 +44,7 @@ pub(crate) struct State {
 }
 
 /// A kind of request, and what it fails with.
-pub(crate) type Failing = (&'static str, fn() -> io::Error);
+pub(crate) type Failing = (&'static str, fn() -> DeviceError);
 
 /// What is told to hold data or not, bytes.
 pub(crate) const GRAIN: usize = 16 << 10;
@@ -82,7 +84,7 @@ impl Memory {
         kind: &'static str,
         range: Range<u64>,
         act: impl FnOnce(&mut State, Range<usize>) -> T,
-    ) -> io::Result<T> {
+    ) -> DeviceResult<T> {
         let _under_way = UnderWay::begin(&self.state);
         self.gate.subscribe().wait_for(|is_open| *is_open).await.unwrap();
         let mut state = self.lock();
@@ -159,7 +161,7 @@ impl Device for Memory {
         self.lock().attentions
     }
 
-    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         let range = offset..offset + buffer.len() as u64;
         Box::pin(self.request("read", range, move |state, range| {
             state.places.push(place(&buffer));
@@ -169,7 +171,7 @@ impl Device for Memory {
         }))
     }
 
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         let data = pages.concat();
         let range = offset..offset + data.len() as u64;
         Box::pin(self.request("write", range, move |state, range| {
@@ -179,20 +181,20 @@ impl Device for Memory {
         }))
     }
 
-    fn flush(&self) -> IoFuture<'_, ()> {
+    fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let losses = self.request("flush", 0..0, |state, _| state.losses).await?;
             let mut told = self.told.lock().unwrap();
             let is_told = std::mem::replace(&mut *told, losses) == losses;
-            if is_told { Ok(()) } else { Err(iscsi_initiator::Error::UnflushedWritesLost.into()) }
+            if is_told { Ok(()) } else { Err(DeviceErrorKind::LostWrites.into()) }
         })
     }
 
-    fn confirm(&self) -> IoFuture<'_, ()> {
+    fn confirm(&self) -> DeviceFuture<'_, ()> {
         Box::pin(self.request("confirm", 0..0, |_, _| ()))
     }
 
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.request("discard", offset..offset + len, |state, range| {
             // Only whole grains are given back.
             let start = range.start.next_multiple_of(GRAIN);
@@ -203,19 +205,19 @@ impl Device for Memory {
         }))
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.request("zero", offset..offset + len, |state, range| {
             state.set(range, 0, true);
         }))
     }
 
-    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.request("allocate", offset..offset + len, |state, range| {
             state.set(range, 0, false);
         }))
     }
 
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(self.request("extents", offset..offset + len, |state, range| {
             let mut extents: Vec<Extent> = Vec::new();
             let mut at = range.start;

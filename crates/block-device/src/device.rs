@@ -1,90 +1,23 @@
-//! Devices of bytes: a trait for disks, files, stripes over several disks, and memory.
-//!
-//! Code that moves bytes needs only this part of a [`Disk`](crate::Disk), so a test can give it another
-//! device:
-//!
-//! ```
-//! use std::io;
-//! use std::sync::{Mutex, PoisonError};
-//!
-//! use bytes::{Bytes, BytesMut};
-//! use iscsi_initiator::device::{Device, DeviceLimits, IoFuture};
-//!
-//! #[derive(Debug)]
-//! struct Memory(Mutex<Vec<u8>>);
-//!
-//! impl Memory {
-//!     /// Applies `act` to a range of the bytes, if the device has that range.
-//!     fn with<T>(&self, at: u64, len: usize, act: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
-//!         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-//!         let start = usize::try_from(at).unwrap_or(usize::MAX);
-//!         let range = bytes.get_mut(start..start.saturating_add(len));
-//!         range.map(act).ok_or_else(|| io::ErrorKind::InvalidInput.into())
-//!     }
-//! }
-//!
-//! impl Device for Memory {
-//!     fn capacity(&self) -> u64 {
-//!         self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
-//!     }
-//!
-//!     fn limits(&self) -> DeviceLimits {
-//!         DeviceLimits::default()
-//!     }
-//!
-//!     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
-//!         Box::pin(async move {
-//!             self.with(offset, buffer.len(), |bytes| buffer.copy_from_slice(bytes))?;
-//!             Ok(buffer)
-//!         })
-//!     }
-//!
-//!     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
-//!         Box::pin(async move {
-//!             let data = pages.concat();
-//!             self.with(offset, data.len(), |bytes| bytes.copy_from_slice(&data))
-//!         })
-//!     }
-//!
-//!     fn flush(&self) -> IoFuture<'_, ()> {
-//!         Box::pin(async { Ok(()) })
-//!     }
-//! }
-//!
-//! /// Copies from any device to any other one.
-//! async fn copy(from: &dyn Device, to: &dyn Device) -> io::Result<()> {
-//!     let step = from.limits().preferred_transfer;
-//!     for offset in (0..from.capacity()).step_by(step) {
-//!         let len = (from.capacity() - offset).min(step as u64) as usize;
-//!         to.write_at(offset, vec![from.read_at(offset, len).await?]).await?;
-//!     }
-//!     to.flush().await
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> io::Result<()> {
-//! let (from, to) = (Memory(vec![7; 100_000].into()), Memory(vec![0; 100_000].into()));
-//! copy(&from, &to).await?;
-//! to.write_zeroes(10, 20).await?;
-//! assert_eq!(to.read_at(8, 4).await?, [7, 7, 0, 0][..]);
-//! # Ok(())
-//! # }
-//! ```
-
-mod pointers;
+//! The trait of a device of bytes.
 
 use std::fmt;
-use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-pub use iscsi_session::BufferPool;
 
-use crate::error::Error;
+use crate::buffer_pool::BufferPool;
+use crate::error::DeviceError;
+use crate::extent::Extent;
+use crate::limits::DeviceLimits;
+use crate::name::{ContentName, DeviceName};
+
+/// The result of a request to a [`Device`].
+pub type DeviceResult<T> = Result<T, DeviceError>;
 
 /// The future of a request to a [`Device`].
-pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
+pub type DeviceFuture<'a, T> = Pin<Box<dyn Future<Output = DeviceResult<T>> + Send + 'a>>;
 
 /// The most zeros that are sent in one request, in bytes.
 const MAX_ZEROS: usize = 1 << 20;
@@ -97,42 +30,72 @@ const MAX_ZEROS: usize = 1 << 20;
 /// write may have been carried out in part or not at all, but a later write to the same bytes comes
 /// after it.
 ///
-/// The errors of a [`Disk`](crate::Disk) hold an [`Error`], which [`get_ref`](io::Error::get_ref)
-/// and `downcast_ref` return.
+/// A device in front of another one, such as a cache, returns that one from [`below`](Self::below). What
+/// does not depend on a place on the device then has the answer of the device below.
 #[doc(alias = "block device")]
 pub trait Device: fmt::Debug + Send + Sync {
+    /// Returns the device that this one is in front of; `None` if it is in front of none.
+    fn below(&self) -> Option<&dyn Device> {
+        None
+    }
+
     /// Returns the capacity, in bytes.
     fn capacity(&self) -> u64;
 
-    /// Returns what the device can do, and how it is used best.
-    fn limits(&self) -> DeviceLimits;
+    /// Returns what the device can do, and how it is used best. The default is that of the device
+    /// [below](Self::below); without one, the default of the type.
+    fn limits(&self) -> DeviceLimits {
+        self.below().map_or_else(DeviceLimits::default, Device::limits)
+    }
 
     /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least
-    /// 1.
+    /// 1. The default is that of the device [below](Self::below); without one, 1.
     fn queue_depth(&self, io_size: usize) -> usize {
-        _ = io_size;
-        1
+        self.below().map_or(1, |below| below.queue_depth(io_size))
     }
 
     /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only
-    /// reads. The default is [`queue_depth`](Self::queue_depth); a device may need fewer.
+    /// reads. The default is that of the device [below](Self::below); without one,
+    /// [`queue_depth`](Self::queue_depth). A device may need fewer.
     fn read_depth(&self, io_size: usize) -> usize {
-        self.queue_depth(io_size)
+        match self.below() {
+            Some(below) => below.read_depth(io_size),
+            None => self.queue_depth(io_size),
+        }
     }
 
     /// Counts the events after which data that was read before may be out of date, though nothing
     /// was written through this device. While the number stays the same, a cache of what was read
-    /// remains valid. A device that reports no such events returns 0; a disk returns
-    /// [`Disk::attentions`](crate::Disk::attentions).
+    /// remains valid. A device that reports no such events returns 0. The default is that of the
+    /// device [below](Self::below).
     fn attentions(&self) -> u64 {
-        0
+        self.below().map_or(0, Device::attentions)
+    }
+
+    /// Returns the name by which a later process recognizes the device; `None`, the default, if
+    /// nothing proves later that it is the same device.
+    ///
+    /// # Errors
+    /// When the name cannot be found out.
+    fn name(&self) -> DeviceResult<Option<DeviceName>> {
+        Ok(None)
+    }
+
+    /// Returns the name of what the device holds now, which is another one after each write;
+    /// `None`, the default, if the device has no such name.
+    ///
+    /// # Errors
+    /// When the name cannot be found out.
+    fn content_name(&self) -> DeviceResult<Option<ContentName>> {
+        Ok(None)
     }
 
     /// Returns one line of text by which a later process can [end](Self::end_left) the requests
     /// that this process leaves in flight if it is killed. Store the line before anything is
-    /// written. `None` if nothing outlives the process.
+    /// written. `None` if nothing outlives the process. The default is that of the device
+    /// [below](Self::below).
     fn leaves(&self) -> Option<String> {
-        None
+        self.below().and_then(Device::leaves)
     }
 
     /// Ends the requests that a process which is gone has left in flight. `left` is the text that
@@ -141,18 +104,19 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// When nothing proves that they have ended.
-    fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
-        _ = left;
-        Box::pin(async {
-            let why = Error::Unsupported("ending what another process has left");
-            Err(io::Error::new(io::ErrorKind::Unsupported, why))
-        })
+    fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
+        match self.below() {
+            Some(below) => below.end_left(left),
+            None => Box::pin(async {
+                Err(DeviceError::unsupported("ending what another process has left"))
+            }),
+        }
     }
 
     /// Returns whether no request that has returned can still change the device. A write that was
     /// sent over two sessions may have returned while its second copy is in flight.
     fn is_settled(&self) -> bool {
-        true
+        self.below().is_none_or(Device::is_settled)
     }
 
     /// Reads from `offset` on into `buffer` and returns it filled. Its length is the number of
@@ -160,7 +124,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// When the range is not on the device, or the device fails. The buffer is lost.
-    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut>;
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut>;
 
     /// Reads `len` bytes from `offset` on into a buffer from the pool. The device takes the buffer
     /// as late as it can, so a request that waits holds no memory. The default implementation takes
@@ -173,7 +137,7 @@ pub trait Device: fmt::Debug + Send + Sync {
         offset: u64,
         len: usize,
         buffers: Arc<dyn BufferPool>,
-    ) -> IoFuture<'_, BytesMut> {
+    ) -> DeviceFuture<'_, BytesMut> {
         self.read_into(offset, buffers.take(len))
     }
 
@@ -181,7 +145,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`read_into`](Self::read_into).
-    fn read_at(&self, offset: u64, len: usize) -> IoFuture<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> DeviceFuture<'_, Bytes> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len as u64)?;
             Ok(self.read_into(offset, BytesMut::zeroed(len)).await?.freeze())
@@ -193,35 +157,38 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// When the range is not on the device, the device is read-only, or it fails.
-    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()>;
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()>;
 
     /// Brings every write that had returned before this call onto the medium.
     ///
     /// # Errors
     /// When the device fails, or may have lost such a write.
     #[doc(alias("sync", "fsync"))]
-    fn flush(&self) -> IoFuture<'_, ()>;
+    fn flush(&self) -> DeviceFuture<'_, ()>;
 
     /// Checks that this is still the device that was opened, where another one may take its place
     /// without notice. If it is not, an earlier request may have gone to the other device.
     ///
     /// # Errors
     /// When it is another device, or does not report what it is.
-    fn confirm(&self) -> IoFuture<'_, ()> {
-        Box::pin(async { Ok(()) })
+    fn confirm(&self) -> DeviceFuture<'_, ()> {
+        match self.below() {
+            Some(below) => below.confirm(),
+            None => Box::pin(async { Ok(()) }),
+        }
     }
 
     /// Marks the bytes of a range as not needed any more. What they read as afterwards is not
     /// defined. Parts of the range that the device cannot deallocate stay as they are.
     ///
     /// # Errors
-    /// [`Unsupported`](io::ErrorKind::Unsupported) if [`DeviceLimits::discard_granularity`] is
+    /// [`Unsupported`](crate::DeviceErrorKind::Unsupported) if [`DeviceLimits::discard_granularity`] is
     /// `None`; otherwise as [`write_at`](Self::write_at).
     #[doc(alias("unmap", "trim"))]
-    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
-            Err(io::Error::new(io::ErrorKind::Unsupported, Error::Unsupported("discarding")))
+            Err(DeviceError::unsupported("discarding"))
         })
     }
 
@@ -230,7 +197,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
-    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         self.write_allocated_zeroes(offset, len)
     }
 
@@ -239,7 +206,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
-    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
             let step = self.limits().preferred_transfer.clamp(1, MAX_ZEROS);
@@ -264,7 +231,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the range is not on the device, or the device fails. A device that does not know
     /// returns one extent of data.
-    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
             Ok(Extent::all_data(offset, len))
@@ -276,114 +243,18 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`extents`](Self::extents).
-    fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+    fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.extents(offset, len).await?.first().copied()) })
     }
 }
 
-/// Describes what a [`Device`] can do, and how it is used best. Fields may be added: make one from
-/// the [default](Self::default) by setting fields.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct DeviceLimits {
-    /// Block size, in bytes, at least 1, a power of two or not. Requests that are aligned to it
-    /// need nothing else; a write that begins or ends elsewhere also reads.
-    pub block_size: u32,
-    /// Alignment of the cheapest requests, in bytes: the physical block, a multiple of the block
-    /// size.
-    pub preferred_alignment: u64,
-    /// Length of a request that suits the device, in bytes, at least 1.
-    pub preferred_transfer: usize,
-    /// The most bytes of one request to the device; longer ones are split.
-    pub max_transfer: usize,
-    /// Unit in which [`Device::discard`] deallocates, in bytes; `None` if discard is not supported.
-    pub discard_granularity: Option<u64>,
-    /// Whether [`Device::write_zeroes`] costs less than writing zeros as data.
-    pub has_fast_zeroes: bool,
-    /// Whether every write is refused.
-    pub is_read_only: bool,
-    /// Whether writes return before they are on the medium, so that [`Device::flush`] has work to
-    /// do.
-    pub has_volatile_cache: bool,
-}
-
-impl Default for DeviceLimits {
-    /// Describes a device that takes any byte, in requests of 1 MiB, and supports nothing else.
-    fn default() -> Self {
-        Self {
-            block_size: 1,
-            preferred_alignment: 1,
-            preferred_transfer: 1 << 20,
-            max_transfer: usize::MAX,
-            discard_granularity: None,
-            has_fast_zeroes: false,
-            is_read_only: false,
-            has_volatile_cache: false,
-        }
-    }
-}
-
-/// A run of bytes of a device that are in one state.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Extent {
-    /// Offset of the first byte.
-    pub offset: u64,
-    /// Length, in bytes.
-    pub len: u64,
-    /// State of these bytes.
-    pub state: ExtentState,
-}
-
-/// State of the bytes of an [`Extent`].
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum ExtentState {
-    /// Holds data, which must be read.
-    Data,
-    /// Has no storage, and reads as zeros.
-    Deallocated,
-    /// Has storage but no data, and reads as zeros.
-    Anchored,
-    /// Holds no data; what it reads as is not known.
-    Unknown,
-}
-
-impl Extent {
-    /// The most extents that one answer holds, so that an answer takes little memory and little
-    /// time.
-    pub const MAX_REPORTED: usize = 4096;
-
-    /// Makes an extent of `len` bytes from `offset` on.
-    pub const fn new(offset: u64, len: u64, state: ExtentState) -> Self {
-        Self { offset, len, state }
-    }
-
-    /// Returns the offset behind the last byte, where the next extent begins.
-    pub const fn end(&self) -> u64 {
-        self.offset.saturating_add(self.len)
-    }
-
-    /// The extents of a range of which nothing is known.
-    pub(crate) fn all_data(offset: u64, len: u64) -> Vec<Self> {
-        if len == 0 { Vec::new() } else { vec![Self::new(offset, len, ExtentState::Data)] }
-    }
-}
-
-impl ExtentState {
-    /// Returns whether the bytes read as zeros, so that they need not be read.
-    pub const fn reads_zeros(self) -> bool {
-        matches!(self, Self::Deallocated | Self::Anchored)
-    }
-}
-
-/// Whether a range lies on a device.
-fn check_range(capacity: u64, offset: u64, len: u64) -> io::Result<()> {
-    if offset.checked_add(len).is_some_and(|end| end <= capacity) {
-        return Ok(());
-    }
-    let error = Error::OutOfRange { offset, len, capacity };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, error))
+/// Returns a range, if it lies on a device of `capacity` bytes.
+///
+/// # Errors
+/// [`InvalidInput`](crate::DeviceErrorKind::InvalidInput) if it does not.
+pub fn check_range(capacity: u64, offset: u64, len: u64) -> DeviceResult<Range<u64>> {
+    let end = offset.checked_add(len).filter(|end| *end <= capacity);
+    end.map(|end| offset..end).ok_or_else(|| DeviceError::out_of_range(offset, len, capacity))
 }
 
 #[cfg(test)]
@@ -391,6 +262,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::error_kind::DeviceErrorKind;
+    use crate::extent::ExtentState;
 
     /// A device that has what every device must have, and no more.
     #[derive(Debug)]
@@ -409,7 +282,7 @@ mod tests {
             DeviceLimits { preferred_transfer: 8, ..DeviceLimits::default() }
         }
 
-        fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
             Box::pin(async move {
                 let start = usize::try_from(offset).unwrap();
                 let end = start + buffer.len();
@@ -418,7 +291,7 @@ mod tests {
             })
         }
 
-        fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
             Box::pin(async move {
                 let start = usize::try_from(offset).unwrap();
                 let data = pages.concat();
@@ -428,7 +301,7 @@ mod tests {
             })
         }
 
-        fn flush(&self) -> IoFuture<'_, ()> {
+        fn flush(&self) -> DeviceFuture<'_, ()> {
             Box::pin(async { Ok(()) })
         }
     }
@@ -446,8 +319,9 @@ mod tests {
         assert!(device.extents(8, 0).await.unwrap().is_empty());
         assert_eq!((device.queue_depth(1 << 20), data.end()), (1, 8));
         let error = device.discard(0, 4).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-        assert!(error.get_ref().is_some_and(|error| error.is::<Error>()));
+        assert_eq!(error.kind(), DeviceErrorKind::Unsupported);
+        let error = device.end_left("").await.unwrap_err();
+        assert_eq!(error.kind(), DeviceErrorKind::Unsupported);
     }
 
     #[tokio::test]
@@ -473,15 +347,109 @@ mod tests {
                 device.extents(offset, len).await.map(drop),
             ];
             for end in ends {
-                assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{offset} {len}");
+                assert_eq!(
+                    end.unwrap_err().kind(),
+                    DeviceErrorKind::InvalidInput,
+                    "{offset} {len}"
+                );
             }
         }
     }
 
-    #[test]
-    fn zeros_are_what_is_said_to_be() {
-        let zeros = [ExtentState::Deallocated, ExtentState::Anchored];
-        assert!(zeros.into_iter().all(ExtentState::reads_zeros));
-        assert!(!ExtentState::Data.reads_zeros() && !ExtentState::Unknown.reads_zeros());
+    /// A device in front of another one that says nothing of itself.
+    #[derive(Debug)]
+    struct Layer(Peculiar);
+
+    /// A device with an answer of its own to each question.
+    #[derive(Debug)]
+    struct Peculiar;
+
+    impl Device for Peculiar {
+        fn capacity(&self) -> u64 {
+            7
+        }
+
+        fn limits(&self) -> DeviceLimits {
+            DeviceLimits { block_size: 7, ..DeviceLimits::default() }
+        }
+
+        fn queue_depth(&self, io_size: usize) -> usize {
+            io_size + 1
+        }
+
+        fn read_depth(&self, io_size: usize) -> usize {
+            io_size + 2
+        }
+
+        fn attentions(&self) -> u64 {
+            3
+        }
+
+        fn leaves(&self) -> Option<String> {
+            Some("left".to_owned())
+        }
+
+        fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
+            Box::pin(async move { Err(DeviceError::new(DeviceErrorKind::Other, left)) })
+        }
+
+        fn is_settled(&self) -> bool {
+            false
+        }
+
+        fn read_into(&self, _: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
+            Box::pin(async move { Ok(buffer) })
+        }
+
+        fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn flush(&self) -> DeviceFuture<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn confirm(&self) -> DeviceFuture<'_, ()> {
+            Box::pin(async { Err(DeviceErrorKind::AnotherDevice.into()) })
+        }
+    }
+
+    impl Device for Layer {
+        fn below(&self) -> Option<&dyn Device> {
+            Some(&self.0)
+        }
+
+        fn capacity(&self) -> u64 {
+            5
+        }
+
+        fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
+            self.0.read_into(offset + 1, buffer)
+        }
+
+        fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+            self.0.write_at(offset + 1, pages)
+        }
+
+        fn flush(&self) -> DeviceFuture<'_, ()> {
+            self.0.flush()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_layer_answers_as_the_device_below_where_no_place_is_named() {
+        let layer = Layer(Peculiar);
+        assert_eq!((layer.capacity(), layer.limits()), (5, Peculiar.limits()));
+        assert_eq!((layer.queue_depth(10), layer.read_depth(10)), (11, 12));
+        assert_eq!((layer.attentions(), layer.is_settled()), (3, false));
+        assert_eq!(layer.leaves().as_deref(), Some("left"));
+        assert_eq!(layer.end_left("theirs").await.unwrap_err().to_string(), "theirs");
+        assert_eq!(layer.confirm().await.unwrap_err().kind(), DeviceErrorKind::AnotherDevice);
+        // A name would be that of the device below, which may hold more.
+        assert!(layer.name().unwrap().is_none() && layer.content_name().unwrap().is_none());
+        assert_eq!(
+            layer.first_extent(0, 9).await.unwrap_err().kind(),
+            DeviceErrorKind::InvalidInput
+        );
     }
 }

@@ -36,16 +36,11 @@ impl RangeSet {
         self.iter().next()
     }
 
-    /// The ranges from a byte on, in order.
-    pub(crate) fn ranges_from(&self, at: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+    /// Returns the ranges from a byte on, in order; the first one begins there if the byte is within it.
+    pub fn ranges_from(&self, at: u64) -> impl Iterator<Item = Range<u64>> + '_ {
         let around = self.ranges.range(..at).next_back().filter(|(_, end)| **end > at);
         let rest = self.ranges.range(at..).map(|(start, end)| *start..*end);
         around.map(|(_, end)| at..*end).into_iter().chain(rest)
-    }
-
-    /// How many ranges there are.
-    pub(crate) fn count(&self) -> usize {
-        self.ranges.len()
     }
 
     /// Returns whether the set has all bytes of a range.
@@ -64,7 +59,7 @@ impl RangeSet {
     }
 
     /// Closes the shortest gaps, until there are at most this many ranges, at least 1. The set grows by the bytes of the gaps.
-    pub(crate) fn close_gaps(&mut self, most: usize) {
+    pub fn close_gaps(&mut self, most: usize) {
         let excess = self.ranges.len().saturating_sub(most.max(1));
         if excess == 0 {
             return;
@@ -78,13 +73,14 @@ impl RangeSet {
         }
     }
 
-    /// How many ranges there are.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of ranges.
+    pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The bytes that are there and not in another set.
-    pub(crate) fn without(&self, other: &Self) -> Self {
+    /// Returns the bytes that are in this set and not in the other one.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
         let mut rest = self.clone();
         other.iter().for_each(|range| rest.remove(&range));
         rest

@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{BufferPool, Device, DeviceLimits, Extent, IoFuture};
+use crate::buffer_pool::BufferPool;
+use crate::device::{Device, DeviceFuture, DeviceResult};
+use crate::extent::Extent;
+use crate::limits::DeviceLimits;
+use crate::name::{ContentName, DeviceName};
 
 /// Forwards every method, also those that the trait has a body for: the device may do better.
 macro_rules! forwards_to_its_device {
     ($pointer:ty) => {
         impl<D: Device + ?Sized> Device for $pointer {
+            fn below(&self) -> Option<&dyn Device> {
+                (**self).below()
+            }
+
             fn capacity(&self) -> u64 {
                 (**self).capacity()
             }
@@ -30,11 +38,19 @@ macro_rules! forwards_to_its_device {
                 (**self).attentions()
             }
 
+            fn name(&self) -> DeviceResult<Option<DeviceName>> {
+                (**self).name()
+            }
+
+            fn content_name(&self) -> DeviceResult<Option<ContentName>> {
+                (**self).content_name()
+            }
+
             fn leaves(&self) -> Option<String> {
                 (**self).leaves()
             }
 
-            fn end_left<'a>(&'a self, left: &'a str) -> IoFuture<'a, ()> {
+            fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
                 (**self).end_left(left)
             }
 
@@ -42,7 +58,7 @@ macro_rules! forwards_to_its_device {
                 (**self).is_settled()
             }
 
-            fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+            fn read_into(&self, offset: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
                 (**self).read_into(offset, buffer)
             }
 
@@ -51,43 +67,43 @@ macro_rules! forwards_to_its_device {
                 offset: u64,
                 len: usize,
                 buffers: Arc<dyn BufferPool>,
-            ) -> IoFuture<'_, BytesMut> {
+            ) -> DeviceFuture<'_, BytesMut> {
                 (**self).read_with(offset, len, buffers)
             }
 
-            fn read_at(&self, offset: u64, len: usize) -> IoFuture<'_, Bytes> {
+            fn read_at(&self, offset: u64, len: usize) -> DeviceFuture<'_, Bytes> {
                 (**self).read_at(offset, len)
             }
 
-            fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+            fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
                 (**self).write_at(offset, pages)
             }
 
-            fn flush(&self) -> IoFuture<'_, ()> {
+            fn flush(&self) -> DeviceFuture<'_, ()> {
                 (**self).flush()
             }
 
-            fn confirm(&self) -> IoFuture<'_, ()> {
+            fn confirm(&self) -> DeviceFuture<'_, ()> {
                 (**self).confirm()
             }
 
-            fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+            fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
                 (**self).discard(offset, len)
             }
 
-            fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+            fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
                 (**self).write_zeroes(offset, len)
             }
 
-            fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+            fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
                 (**self).write_allocated_zeroes(offset, len)
             }
 
-            fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+            fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
                 (**self).extents(offset, len)
             }
 
-            fn first_extent(&self, offset: u64, len: u64) -> IoFuture<'_, Option<Extent>> {
+            fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
                 (**self).first_extent(offset, len)
             }
         }
@@ -111,7 +127,7 @@ mod tests {
             let names = lines.filter_map(|line| line.strip_prefix(indent)?.strip_prefix("fn "));
             names.map(|rest| rest.split(['(', '<']).next().unwrap()).collect::<Vec<_>>()
         };
-        let of_trait = source(include_str!("../device.rs"), "\npub trait Device", "    ");
+        let of_trait = source(include_str!("device.rs"), "\npub trait Device", "    ");
         let forwarded = source(include_str!("pointers.rs"), "\nmacro_rules!", "            ");
         assert!(of_trait.len() > 15, "{of_trait:?}");
         assert_eq!(forwarded, of_trait);
@@ -129,16 +145,13 @@ mod tests {
             fn capacity(&self) -> u64 {
                 7
             }
-            fn limits(&self) -> DeviceLimits {
-                DeviceLimits::default()
-            }
-            fn read_into(&self, _: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+            fn read_into(&self, _: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
                 Box::pin(async { Ok(buffer) })
             }
-            fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+            fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
                 Box::pin(async { Ok(()) })
             }
-            fn flush(&self) -> IoFuture<'_, ()> {
+            fn flush(&self) -> DeviceFuture<'_, ()> {
                 Box::pin(async { Ok(()) })
             }
         }

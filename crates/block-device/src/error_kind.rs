@@ -1,0 +1,162 @@
+//! What an error of a device means to the user of the device.
+
+use std::{fmt, io};
+
+/// Defines the kinds, the text of each, and the kind of the system's errors that is closest, so that none can lack one of these.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident => $text:literal, $io:ident;)*) => {
+        /// Meaning of a [`DeviceError`](crate::DeviceError) to the user of the device.
+        ///
+        /// The kinds are what callers decide by. What exactly failed is in the text and in the
+        /// [source](std::error::Error::source) of the error.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum DeviceErrorKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl DeviceErrorKind {
+            /// Lists every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// Returns the text of an error that has no other one.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $text,)*
+                }
+            }
+        }
+
+        impl From<DeviceErrorKind> for io::ErrorKind {
+            fn from(kind: DeviceErrorKind) -> Self {
+                match kind {
+                    $(DeviceErrorKind::$kind => Self::$io,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Writes that were answered and not flushed may be lost: write them again, then flush. Only a flush reports it, and each
+    /// handle of a device reports each loss once.
+    #[doc(alias = "lost write")]
+    LostWrites => "writes that were not flushed may be lost", Other;
+    /// The device is not the one that was opened, or nothing proves that it is. Do not continue.
+    AnotherDevice => "it is another device than the one that was opened", StaleNetworkFileHandle;
+    /// The caller asked for what is not possible, such as a range that is not on the device.
+    InvalidInput => "the request is not valid", InvalidInput;
+    /// The device ended before the range of a read did: it has become shorter.
+    UnexpectedEnd => "the device ended before the range did", UnexpectedEof;
+    /// The device refuses every write.
+    ReadOnly => "it refuses writes", ReadOnlyFilesystem;
+    /// The device has no space left for the data.
+    OutOfSpace => "no space is left", StorageFull;
+    /// The host or the server of the device has no memory left for the request.
+    OutOfMemory => "no memory is left", OutOfMemory;
+    /// The request is not permitted: by the rights of a file, or by a reservation of another host.
+    Denied => "the request is not permitted", PermissionDenied;
+    /// Another host has fenced this one off, and uses the device.
+    #[doc(alias = "preempted")]
+    Fenced => "another host has taken the device over", PermissionDenied;
+    /// The device, or what it lies in, does not exist.
+    NotFound => "there is no such device", NotFound;
+    /// No network path leads to the device.
+    Unreachable => "the device cannot be reached", HostUnreachable;
+    /// The connection to the device was lost. The request may have been carried out or not.
+    ConnectionLost => "the connection to the device is lost", ConnectionReset;
+    /// The device did not answer within the time limit. The request may have been carried out or not.
+    #[doc(alias = "timeout")]
+    TimedOut => "the device did not answer in time", TimedOut;
+    /// The device cannot take the request now: retry later.
+    Busy => "the device is busy", ResourceBusy;
+    /// A write whose end is not known may still be carried out: write nothing there until that is excluded.
+    InDoubt => "an earlier write may still be carried out", ResourceBusy;
+    /// The medium does not give the bytes of this read; others may be readable.
+    #[doc(alias = "bad block")]
+    Medium => "the medium cannot be read", Other;
+    /// The device is defective.
+    Defective => "the device is defective", Other;
+    /// The device was closed before the request.
+    Closed => "the device is closed", NotConnected;
+    /// The request was cancelled on purpose. It may have been carried out or not.
+    Aborted => "the request was cancelled", ConnectionAborted;
+    /// What answers for the device broke its protocol, or contradicts itself.
+    Protocol => "the answer makes no sense", InvalidData;
+    /// The device does not support the request.
+    Unsupported => "the device does not support the request", Unsupported;
+    /// Anything else; the text describes it.
+    Other => "the device failed", Other;
+}
+
+/// Numbers by which Linux reports that a medium cannot be read: EIO, ENODATA, EILSEQ and EREMOTEIO. On MIPS and SPARC they are others.
+#[cfg(not(any(target_arch = "mips", target_arch = "mips64", target_arch = "sparc64")))]
+const MEDIUM: [i32; 4] = [5, 61, 84, 121];
+#[cfg(any(target_arch = "mips", target_arch = "mips64", target_arch = "sparc64"))]
+const MEDIUM: [i32; 1] = [5];
+
+impl DeviceErrorKind {
+    /// The meaning of an error of the system.
+    pub(crate) fn of_system(error: &io::Error) -> Self {
+        if error.raw_os_error().is_some_and(|number| MEDIUM.contains(&number)) {
+            return Self::Medium;
+        }
+        error.kind().into()
+    }
+}
+
+impl From<io::ErrorKind> for DeviceErrorKind {
+    fn from(kind: io::ErrorKind) -> Self {
+        use io::ErrorKind;
+        match kind {
+            ErrorKind::StaleNetworkFileHandle => Self::AnotherDevice,
+            ErrorKind::InvalidInput => Self::InvalidInput,
+            ErrorKind::UnexpectedEof => Self::UnexpectedEnd,
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::OutOfSpace,
+            ErrorKind::OutOfMemory => Self::OutOfMemory,
+            ErrorKind::PermissionDenied => Self::Denied,
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown => Self::Unreachable,
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::ConnectionLost,
+            ErrorKind::TimedOut => Self::TimedOut,
+            ErrorKind::ResourceBusy => Self::Busy,
+            ErrorKind::NotConnected => Self::Closed,
+            ErrorKind::ConnectionAborted => Self::Aborted,
+            ErrorKind::InvalidData => Self::Protocol,
+            ErrorKind::Unsupported => Self::Unsupported,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for DeviceErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kind that goes through an error of the system is the same afterwards, but for those that the system does not have.
+    #[test]
+    fn the_kinds_of_the_system_and_of_a_device_agree() {
+        for kind in DeviceErrorKind::ALL {
+            let back = DeviceErrorKind::from(io::ErrorKind::from(*kind));
+            let expected = match kind {
+                DeviceErrorKind::LostWrites
+                | DeviceErrorKind::Medium
+                | DeviceErrorKind::Defective => DeviceErrorKind::Other,
+                DeviceErrorKind::Fenced => DeviceErrorKind::Denied,
+                DeviceErrorKind::InDoubt => DeviceErrorKind::Busy,
+                _ => *kind,
+            };
+            assert_eq!(back, expected, "{kind:?}");
+        }
+    }
+}

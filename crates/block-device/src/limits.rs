@@ -1,0 +1,43 @@
+//! What a device can do, and how it is used best.
+
+/// Describes what a [`Device`](crate::Device) can do, and how it is used best. Fields may be added: make one from
+/// the [default](Self::default) by setting fields.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceLimits {
+    /// Block size, in bytes, at least 1, a power of two or not. Requests that are aligned to it
+    /// need nothing else; a write that begins or ends elsewhere also reads.
+    pub block_size: u32,
+    /// Alignment of the cheapest requests, in bytes: the physical block, a multiple of the block
+    /// size.
+    pub preferred_alignment: u64,
+    /// Length of a request that suits the device, in bytes, at least 1.
+    pub preferred_transfer: usize,
+    /// The most bytes of one request to the device; longer ones are split.
+    pub max_transfer: usize,
+    /// Unit in which [`Device::discard`](crate::Device::discard) deallocates, in bytes; `None` if discard is not supported.
+    pub discard_granularity: Option<u64>,
+    /// Whether [`Device::write_zeroes`](crate::Device::write_zeroes) costs less than writing zeros as data.
+    pub has_fast_zeroes: bool,
+    /// Whether every write is refused.
+    pub is_read_only: bool,
+    /// Whether writes return before they are on the medium, so that [`Device::flush`](crate::Device::flush) has work to
+    /// do.
+    pub has_volatile_cache: bool,
+}
+
+impl Default for DeviceLimits {
+    /// Describes a device that takes any byte, in requests of 1 MiB, and supports nothing else.
+    fn default() -> Self {
+        Self {
+            block_size: 1,
+            preferred_alignment: 1,
+            preferred_transfer: 1 << 20,
+            max_transfer: usize::MAX,
+            discard_granularity: None,
+            has_fast_zeroes: false,
+            is_read_only: false,
+            has_volatile_cache: false,
+        }
+    }
+}
