@@ -4,8 +4,9 @@
 pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/pdu", &[]),
     ("crates/session", &["crates/pdu"]),
-    ("crates/tuner", &[]),
-    ("crates/shaper", &["crates/tuner"]),
+    ("crates/rate", &[]),
+    ("crates/tuner", &["crates/rate"]),
+    ("crates/shaper", &["crates/rate"]),
     ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
     ("crates/copy", &["crates/initiator", "crates/nbd"]),
     ("crates/volume", &["crates/initiator"]),

@@ -284,9 +284,9 @@ pub mod scsi {
 /// Tuning: what is measured of a link, the plan made for it, and what holds it back.
 pub mod tuning {
     pub use iscsi_tuner::{
-        Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
-        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload,
-        OwnLimits, Plan, Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo,
+        Activity, Autotuning, Basis, Buffer, Choice, Diagnosis, Finding, Granted, Interface,
+        Limiter, Limits, LinkModel, Measurement, Observation, Offload, OwnLimits, Plan, Policy,
+        Rate, RateError, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo,
         TransferOffer, TransferTerms, Tuning, UnknownPolicy, Way, plan,
     };
 }
@@ -294,7 +294,7 @@ pub mod tuning {
 /// Rate limits: classes of requests that share a rate; see [`Shaper`].
 pub mod shaping {
     pub use crate::scheduler::{Charge, Granting, Scheduler};
-    pub use iscsi_shaper::{Class, ClassError, ClassId, Rate, Statistics, TreeError, Volume};
+    pub use iscsi_shaper::{Class, ClassError, ClassId, RateLimit, Statistics, TreeError, Volume};
 }
 
 /// A network that the caller supplies, to run the initiator in virtual time: see [`Initiator::over`]. It

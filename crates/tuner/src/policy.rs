@@ -32,7 +32,7 @@ use crate::tuning::{Policy, Tuning};
 /// let plan = plan(&measurement, &Limits::default(), &tuning);
 /// assert_eq!(plan.send_buffer.value, Buffer::Autotuned);
 /// println!("{plan}");
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// # Ok::<(), iscsi_tuner::RateError>(())
 /// ```
 #[doc(alias = "tune")]
 #[must_use]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::bandwidth::Bandwidth;
+use iscsi_rate::Rate;
 
 /// The wishes of the user; the default leaves everything to the tuner.
 ///
@@ -15,7 +15,7 @@ use crate::bandwidth::Bandwidth;
 /// let mut tuning = Tuning::default();
 /// tuning.policy = Policy::Autotune;
 /// tuning.bandwidth = Some("100mbit".parse()?);
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// # Ok::<(), iscsi_tuner::RateError>(())
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub struct Tuning {
     /// The policy that decides about the socket.
     pub policy: Policy,
     /// The rate of the narrowest part of the link, if it is known.
-    pub bandwidth: Option<Bandwidth>,
+    pub bandwidth: Option<Rate>,
     /// The most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
     /// for it. `None` is as much as the link needs.
     pub memory: Option<u64>,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use iscsi_tuner::{
-    Autotuning, Bandwidth, Buffer, Limits, Measurement, Plan, Policy, Rtt, SegmentLimit, Sends,
+    Autotuning, Buffer, Limits, Measurement, Plan, Policy, Rate, Rtt, SegmentLimit, Sends,
     TransferTerms, Tuning, plan,
 };
 use proptest::prelude::*;
@@ -277,8 +277,8 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn any_tuning() -> impl Strategy<Value = Tuning> {
-    let bandwidth = (1_000_u64..=1_000_000_000_000)
-        .prop_map(|bits| Bandwidth::from_bits_per_second(bits).unwrap());
+    let bandwidth =
+        (1_000_u64..=1_000_000_000_000).prop_map(|bits| Rate::from_bits_per_second(bits).unwrap());
     let sizes = (any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<u64>>());
     (any_policy(), proptest::option::of(bandwidth), sizes).prop_map(
         |(policy, bandwidth, (memory, send_buffer, receive_buffer))| {
@@ -362,7 +362,7 @@ proptest! {
 });
             let mut tuning = Tuning::default();
             tuning.policy = policy;
-            tuning.bandwidth = Bandwidth::from_bits_per_second(mbit * 1_000_000).ok();
+            tuning.bandwidth = Rate::from_bits_per_second(mbit * 1_000_000).ok();
             plan(&measurement, &limits, &tuning)
         };
         let (less, more) = (at(millis, mbit), at(millis + longer, mbit + faster));

@@ -7,7 +7,7 @@ use clap::Parser;
 use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
-use iscsi_initiator::tuning::{Bandwidth, Policy, Tuning};
+use iscsi_initiator::tuning::{Policy, Rate, Tuning};
 
 /// Measure the link to an iSCSI target, and explain what limits it
 ///
@@ -28,7 +28,7 @@ pub struct Args {
     ///
     /// Without it the rate is assumed, or what the reads fill.
     #[arg(long, value_name = "RATE", help_heading = heading::LINK)]
-    pub bandwidth: Option<Bandwidth>,
+    pub bandwidth: Option<Rate>,
     /// How socket buffers are chosen.
     ///
     /// `auto` leaves them to the kernel as far as its tuning reaches, and sets them beyond. `static` sets them to what

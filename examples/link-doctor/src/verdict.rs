@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, LinkModel};
+use iscsi_initiator::tuning::{Autotuning, Basis, LinkModel, Rate};
 
 use crate::ceiling::rate;
 use crate::facts::LinkFacts;
@@ -69,7 +69,7 @@ pub struct Trips {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reads {
     /// The rate once it was steady.
-    pub goodput: Bandwidth,
+    pub goodput: Rate,
     /// Bytes that were in flight.
     pub under_way: u64,
     /// Bytes that the plan wanted in flight.
@@ -132,7 +132,7 @@ impl Reads {
 
     /// The rate of the link, if the reads have filled it.
     #[must_use]
-    pub fn full_rate(&self, link: &LinkModel) -> Option<Bandwidth> {
+    pub fn full_rate(&self, link: &LinkModel) -> Option<Rate> {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
     }
 
@@ -168,7 +168,7 @@ impl Reads {
         self.window.is_some_and(|bytes| self.reaches(rate(bytes, round_trip, 1), REACHED))
     }
 
-    fn reaches(&self, ceiling: Bandwidth, share: f64) -> bool {
+    fn reaches(&self, ceiling: Rate, share: f64) -> bool {
         self.goodput.mbit_per_second() >= ceiling.mbit_per_second() * share
     }
 

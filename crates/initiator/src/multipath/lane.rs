@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use iscsi_tuner::{
-    Bandwidth, EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
+    EstimatorWindow, LinkEstimator, Rate, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
     wait_for_answers,
 };
 
@@ -144,7 +144,7 @@ impl Lane {
     }
 
     /// `None` until the path has shown it.
-    pub(super) fn rate(&self) -> Option<Bandwidth> {
+    pub(super) fn rate(&self) -> Option<Rate> {
         self.link.rate()
     }
 
@@ -198,7 +198,7 @@ impl Lane {
 
     /// When the path would have finished one more request, from now on, if one of unknown rate is as
     /// fast as any other.
-    pub(super) fn finish(&self, len: u64, usual: Bandwidth) -> Duration {
+    pub(super) fn finish(&self, len: u64, usual: Rate) -> Duration {
         self.rate().unwrap_or(usual).time_for(self.under_way.saturating_add(len)) + self.shortest()
     }
 
@@ -257,7 +257,7 @@ impl Lane {
         }
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         self.link.observe_round_trip(time, now);
-        let rate = Bandwidth::of(self.delivered - ticket.delivered, ticket.interval(now));
+        let rate = Rate::of(self.delivered - ticket.delivered, ticket.interval(now));
         let sample = RateSample::new(rate).app_limited(ticket.app_limited);
         self.link.observe_rate(&sample.between(ticket.delivered, self.delivered), now);
     }

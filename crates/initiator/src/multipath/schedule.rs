@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use iscsi_tuner::Bandwidth;
+use iscsi_tuner::Rate;
 use smallvec::SmallVec;
 
 use crate::multipath::access::{Access, Rank};
@@ -175,7 +175,7 @@ impl Schedule {
         if let [only] = &*self.lanes {
             return self.pick_only(only, len, requirements);
         }
-        let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
+        let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Rate::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
         let share = Share::of(self.total, self.used(now).count());
         let best = self.best(requirements.avoid, now)?;
@@ -273,7 +273,7 @@ impl Schedule {
             return u64::MAX;
         }
         rates.sort_unstable();
-        let rate = rates.get(rates.len() / 2).copied().unwrap_or(Bandwidth::MIN);
+        let rate = rates.get(rates.len() / 2).copied().unwrap_or(Rate::MIN);
         let bytes = rate.bytes_in(MAX_REQUEST_TIME);
         (bytes - bytes % MIN_REQUEST_LEN).max(MIN_REQUEST_LEN)
     }

@@ -8,8 +8,7 @@ use bytes::Bytes;
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::shaping::Class;
 use iscsi_initiator::tuning::{
-    Bandwidth, Basis, Buffer, Granted, Limiter, Limits, Policy, Sends, TcpInfo, TransferTerms,
-    Tuning,
+    Basis, Buffer, Granted, Limiter, Limits, Policy, Rate, Sends, TcpInfo, TransferTerms, Tuning,
 };
 use iscsi_initiator::{Disk, Error, Options, Reading, Session, Shaper};
 use iscsi_testkit::config::TargetConfig;
@@ -393,7 +392,7 @@ async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
     let session = rig.session(Options::default().with_class(Some(class))).await;
     let unit = session.logical_unit(Lun::ZERO);
     assert_eq!(read(&session).await.tcp_info().max_pacing_rate, None);
-    let paced = async |rate: Option<Bandwidth>| {
+    let paced = async |rate: Option<Rate>| {
         let write = async || {
             unit.write(0, Bytes::from(vec![1; 512])).await.unwrap();
             session.reading().await.unwrap().tcp_info().max_pacing_rate

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::{time, unit};
-use iscsi_initiator::tuning::{Bandwidth, Limits, Policy, Size, SizeError, UnknownPolicy};
+use iscsi_initiator::tuning::{Limits, Policy, Rate, Size, SizeError, UnknownPolicy};
 use iscsi_initiator::{Initiator, Options, Sessions, TrafficClass};
 
 use crate::error::Error;
@@ -59,7 +59,7 @@ pub struct LinkArgs {
     ///
     /// 1kbit to 1000gbit. Without it 1gbit is assumed until more is known.
     #[arg(long, value_name = "RATE", help_heading = heading::LINK)]
-    pub bandwidth: Option<Bandwidth>,
+    pub bandwidth: Option<Rate>,
     /// When to send small segments.
     #[arg(long, value_name = "on|off|auto", value_enum, default_value_t = NoDelay::Auto, help_heading = heading::LINK)]
     pub nodelay: NoDelay,

@@ -219,5 +219,5 @@ fn nonsense_terms_give_numbers_all_the_same() {
         *terms = TransferTerms::new(0, 0, 0, Some(0));
     });
     assert_eq!(writes.round_trips, 1);
-    assert_eq!(mbit(&writes, Limit::Queue), Bandwidth::MIN.mbit_per_second());
+    assert_eq!(mbit(&writes, Limit::Queue), Rate::MIN.mbit_per_second());
 }

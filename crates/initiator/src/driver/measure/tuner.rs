@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
-    Activity, Bandwidth, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
-    Measurement, OwnLimits, Plan, RateSample, ReadLimit, Rtt, SegmentLimit, Stall, StallWatch,
-    TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
+    Activity, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
+    Measurement, OwnLimits, Plan, Rate, RateSample, ReadLimit, Rtt, SegmentLimit, Stall,
+    StallWatch, TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
 };
 
 use crate::driver::io::Socket;
@@ -83,7 +83,7 @@ pub(crate) struct Tuner {
     /// Whether the plan is set on a connection.
     is_applied: bool,
     /// The rate at which the connection is to send.
-    pacing_rate: Option<Bandwidth>,
+    pacing_rate: Option<Rate>,
     /// What readings are given with; made anew when something in it changes.
     basis: Option<Arc<PlanBasis>>,
 }
@@ -173,7 +173,7 @@ impl Tuner {
     }
 
     /// Limits the rate at which the connection sends, or lifts the limit.
-    pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Bandwidth>) {
+    pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Rate>) {
         if self.pacing_rate == rate {
             return;
         }
@@ -187,7 +187,7 @@ impl Tuner {
     /// Whether it is this limit that the connection has reached.
     fn is_paced(&self, info: &TcpInfo) -> bool {
         let rates = self.pacing_rate.zip(info.delivery_rate);
-        let bits = |rate: Bandwidth| rate.bits_per_second();
+        let bits = |rate: Rate| rate.bits_per_second();
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
 
