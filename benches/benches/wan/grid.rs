@@ -199,12 +199,13 @@ impl Point {
     pub(crate) fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         if let Some((no_delay, sends)) = self.variant.sending() {
-            tuning.policy = Policy::Off;
-            tuning.no_delay = Some(no_delay);
-            tuning.sends = Some(sends);
+            tuning = tuning
+                .with_policy(Policy::Off)
+                .with_no_delay(Some(no_delay))
+                .with_sends(Some(sends));
         }
         if let Buffer::Static(bytes) = self.buffer {
-            tuning.send_buffer = Some(bytes);
+            tuning = tuning.with_send_buffer(Some(bytes));
         }
         tuning
     }

@@ -61,8 +61,8 @@
 //!   portal of its URL, and its callers see a delay instead of an error.
 //! - **Failover:** requests of a session that is lost, stuck, or whose port does not serve the unit move to
 //!   another session of the disk.
-//! - **Limit:** requests wait for up to [`Options::patience`] (5 minutes by default) and then fail; pauses and
-//!   attempts are set by [`Options::retry`] and [`Options::reopening`].
+//! - **Limit:** requests wait for up to [`Options::with_retry_timeout`] (5 minutes by default), and then
+//!   [`OnRetryTimeout`] says whether the disk ends or only they fail; [`Advanced`] has the pauses.
 //! - **Not retried:** [`LogicalUnit::execute`] sends its command once, and a [`Session`] that is lost stays lost:
 //!   its requests fail with an error that says whether the command [may have been
 //!   executed](Error::may_have_executed).
@@ -77,7 +77,7 @@
 //! # The link is kept full
 //!
 //! [`tuning`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
-//! what is measured of the link, within the limits of this host; [`Options::tuning`] controls it.
+//! what is measured of the link, within the limits of this host; [`Options::with_tuning`] controls it.
 //! [`Session::plan`] returns the plan, each number with its reason. Compare two
 //! [readings](Session::reading) of a running session to learn what held it back between them, and what
 //! would lift that limit.
@@ -86,10 +86,10 @@
 //!
 //! The rate of one TCP connection is limited by its windows, and falls with every lost segment. A disk that
 //! is opened by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs (multipath):
-//! the tuner's plan and the measured rate decide. [`Options::sessions`] sets or limits their number, and
+//! the tuner's plan and the measured rate decide. [`Options::with_sessions`] sets or limits their number, and
 //! [`Disk::spread`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
 //! page 83 or 80). A session that is lost costs no request: its requests move to the others, and it is
-//! reconnected. [`Options::connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
+//! reconnected. [`Options::with_connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
 //! far as the target allows them.
 //!
 //! The order of requests is the same over one session and over many. Writes to the same block are carried
@@ -116,8 +116,8 @@
 //!
 //! # Memory and concurrency are limited
 //!
-//! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
-//! [`Options::max_bytes_in_flight`] bytes in flight; further requests wait before they allocate. The disks of
+//! A session, or a disk with all its sessions, has at most [`Options::with_max_requests`] requests with
+//! [`Options::with_max_bytes_in_flight`] bytes in flight; further requests wait before they allocate. The disks of
 //! one [`Session`] share these limits, so a unit that is busy for long can delay the others. Each disk of
 //! [`Initiator::disk`] has separate limits. A further session of a disk also has separate limits for requests
 //! made directly to it, and while it is being opened. [`Disk::queue_depth`] returns how many concurrent requests
@@ -126,7 +126,7 @@
 //! # Rates are shared by class
 //!
 //! A [`Shaper`] controls how much disks read and write, and when: by limits, guarantees, priorities, and
-//! borrowing. [`Options::class`] is the class of a disk. [`shaping`] has the settings, which may change at any
+//! borrowing. [`Options::with_class`] is the class of a disk. [`shaping`] has the settings, which may change at any
 //! time.
 //!
 //! # Statistics and logs
@@ -169,15 +169,15 @@
 //!
 //! Pauses begin at 10 ms and double up to one second. The methods of [`Session`] and [`LogicalUnit`] give up
 //! after about five seconds of pauses; while a port changes its state, after the time that the unit reports,
-//! or a minute. A [`Disk`] retries for as long as [`Options::patience`] allows (after ABORTED COMMAND and
+//! or a minute. A [`Disk`] retries for as long as [`Options::with_retry_timeout`] allows (after ABORTED COMMAND and
 //! damaged data: five seconds), over another session if there is one, and [`Disk::spread`] reports meanwhile what
-//! it waits for. [`Options::retry`] changes these numbers. Only commands that may be executed twice without
+//! it waits for. [`Advanced::with_retry_pauses`] changes the pauses. Only commands that may be executed twice without
 //! harm are retried: those that read, and those that write to an address.
 //!
 //! A lost connection ends every request of its session with an error that says whether the command may have
 //! been executed. To go on, connect again, and repeat what may be repeated; a disk that was opened by its URL
 //! does so by itself. A command that ends its session each time is detected, and fails after a few times with
-//! [`Error::EndsSessions`]. A session of several connections ([`Options::connections`]) survives the loss of
+//! [`Error::EndsSessions`]. A session of several connections ([`Options::with_connections`]) survives the loss of
 //! one: only requests that were sent over it end in this way, once the target has given them up.
 #![forbid(unsafe_code)]
 
@@ -216,10 +216,11 @@ pub use multipath::spread::{Spread, Waiting};
 pub use multipath::stats::{DiskStats, SessionStats};
 pub use name::default_name;
 pub use options::Options;
-pub use options::lateness::LatenessOptions;
+pub use options::advanced::Advanced;
+pub use options::back_off::BackOff;
+pub use options::hedge::HedgeOptions;
 pub use options::redirects::Redirects;
-pub use options::reopening::ReopeningOptions;
-pub use options::retry::RetryOptions;
+pub use options::retry_timeout::OnRetryTimeout;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;

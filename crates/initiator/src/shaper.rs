@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Limits the rate of disks by classes that share a link: hierarchical token buckets. Clones are
 /// the same shaper.
 ///
-/// A disk gets its class by [`Options::class`](crate::Options::class). Classes may be added,
+/// A disk gets its class by [`Options::with_class`](crate::Options::with_class). Classes may be added,
 /// changed and removed while disks use them; each change applies immediately.
 ///
 /// ```
@@ -97,7 +97,7 @@ impl Shaper {
         self.lock().tree.default_class()
     }
 
-    /// Returns a handle to a class for [`Options::class`](crate::Options::class). Each handle is
+    /// Returns a handle to a class for [`Options::with_class`](crate::Options::with_class). Each handle is
     /// [paused](TrafficClass::pause) and [closed](TrafficClass::close) separately. If the class is
     /// removed, its requests continue in the default class.
     #[must_use]

@@ -16,7 +16,7 @@ const PACING_MARGIN: u64 = 20;
 /// A request of 4 KiB, the shortest that one is split into, in [`Class::TIME_SLICE`]; bits a second.
 const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 
-/// A class of requests that share a rate, for [`Options::class`](crate::Options::class). Clones are
+/// A class of requests that share a rate, for [`Options::with_class`](crate::Options::with_class). Clones are
 /// the same class.
 ///
 /// Most classes belong to a [`Shaper`](crate::Shaper) of this process. If another process limits

@@ -132,7 +132,7 @@ impl End {
         initiator: &Initiator,
         bitmap: Option<&str>,
     ) -> Result<Self, Error> {
-        let wait = initiator.options().open_patience;
+        let wait = initiator.options().open_timeout();
         Ok(Self::Export(ExportEnd::open(side, uri, wait, bitmap).await?))
     }
 

@@ -73,11 +73,10 @@ impl Args {
     /// Returns the wishes for the tuner.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
-        let mut tuning = Tuning::default();
-        tuning.policy = self.tune;
-        tuning.bandwidth = self.bandwidth;
-        tuning.congestion_control.clone_from(&self.congestion);
-        tuning
+        Tuning::default()
+            .with_policy(self.tune)
+            .with_bandwidth(self.bandwidth)
+            .with_congestion_control(self.congestion.clone())
     }
 }
 
@@ -128,9 +127,11 @@ mod tests {
     fn the_tuner_is_told() {
         let args = parse(&["--bandwidth", "100mbit", "--tune", "thesis", "--congestion", "bbr"]);
         let tuning = args.unwrap().tuning();
-        assert_eq!(tuning.policy, Policy::Thesis);
-        assert_eq!(tuning.bandwidth, "100mbit".parse().ok());
-        assert_eq!(tuning.congestion_control.as_deref(), Some("bbr"));
+        let expected = Tuning::default()
+            .with_policy(Policy::Thesis)
+            .with_bandwidth("100mbit".parse().ok())
+            .with_congestion_control(Some("bbr".to_owned()));
+        assert_eq!(tuning, expected);
         assert_eq!(parse(&[]).unwrap().tuning(), Tuning::default());
     }
 

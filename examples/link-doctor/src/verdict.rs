@@ -245,8 +245,7 @@ mod tests {
     fn link(declared: Option<&str>) -> LinkModel {
         let mut measurement = Measurement::default();
         measurement.rtt = Rtt::of([RTT; 10]);
-        let mut tuning = Tuning::default();
-        tuning.bandwidth = declared.map(|text| text.parse().unwrap());
+        let tuning = Tuning::default().with_bandwidth(declared.map(|text| text.parse().unwrap()));
         LinkModel::new(&measurement, &tuning)
     }
 

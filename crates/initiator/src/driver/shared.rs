@@ -261,7 +261,7 @@ impl Shared {
 /// Which session it is. At the level of errors, so that it is there with every line that is shown; not
 /// within the span of whoever asks for the session, which it outlives.
 fn policy_of(options: &Options, url: &Url) -> RequestPolicy {
-    let policy = options.policy(url.parameters.patience.map(seconds));
+    let policy = options.policy(url.parameters.retry_timeout.map(seconds));
     let reservation_key = url.parameters.reservation_key.or(policy.reservation_key);
     RequestPolicy { reservation_key, ..policy }
 }

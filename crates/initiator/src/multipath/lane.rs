@@ -14,7 +14,7 @@ use iscsi_tuner::{
 };
 
 use crate::multipath::access::Access;
-use crate::options::lateness::LatenessOptions;
+use crate::options::hedge::HedgeOptions;
 
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -160,11 +160,11 @@ impl Lane {
     }
 
     /// Whether nothing was answered there for as long as a request takes to be stuck.
-    pub(super) fn is_silent(&self, lateness: &LatenessOptions, now: Instant) -> bool {
+    pub(super) fn is_silent(&self, hedge: &HedgeOptions, now: Instant) -> bool {
         self.silent_since.is_some_and(|since| {
             let silence = now.saturating_duration_since(since);
             // Mostly it is far too short, and asked about several times a request.
-            silence >= lateness.least_stuck() && silence >= lateness.stuck(self.rto())
+            silence >= hedge.least_stuck() && silence >= hedge.stuck(self.rto())
         })
     }
 

@@ -88,10 +88,9 @@ impl Array {
 }
 
 fn options(sessions: u32) -> Options {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(sessions);
-    options.patience = Duration::from_secs(20);
-    options
+    Options::default()
+        .with_sessions(Sessions::Fixed(sessions))
+        .with_retry_timeout(Duration::from_secs(20))
 }
 
 async fn write_all(disk: &Disk, seed: u8) {
@@ -207,7 +206,7 @@ async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
 async fn a_port_that_never_serves_the_unit_ends_requests_when_patience_ends() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
     let mut options = options(2);
-    options.patience = Duration::from_millis(300);
+    options = options.with_retry_timeout(Duration::from_millis(300));
     let disk = soon(initiator(options).disk(array.url())).await.unwrap();
     array.groups.set_state(1, AccessState::Unavailable);
     array.groups.set_state(2, AccessState::Standby);
@@ -258,7 +257,7 @@ async fn a_doubt_at_a_port_that_does_not_serve_the_unit_holds_nothing_up() {
     for refusing in [Some(AccessState::Offline), Some(AccessState::Transitioning), None] {
         let array = Array::start([AccessState::ActiveOptimized; 2]).await;
         array.disk.set_cache(Cache::Volatile);
-        let options = options(2).with_patience(Duration::from_secs(3600));
+        let options = options(2).with_retry_timeout(Duration::from_secs(3600));
         let disk = soon(initiator(options).disk(array.url())).await.unwrap();
         write_all(&disk, 1).await;
         array.asked().await;

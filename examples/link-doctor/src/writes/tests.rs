@@ -20,8 +20,7 @@ fn lio() -> (Negotiated, TransferTerms) {
 fn facts(bandwidth: Option<&str>) -> LinkFacts {
     let mut measurement = Measurement::default();
     measurement.rtt = Rtt::of([RTT; 10]);
-    let mut tuning = Tuning::default();
-    tuning.bandwidth = bandwidth.map(|text| text.parse().unwrap());
+    let tuning = Tuning::default().with_bandwidth(bandwidth.map(|text| text.parse().unwrap()));
     let mut limits = Limits::default();
     limits.tcp_wmem = Some(Autotuning { min: 4096, default: 16_384, max: 4 * MIB });
     LinkFacts {

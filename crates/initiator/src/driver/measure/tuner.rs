@@ -434,19 +434,21 @@ pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
 }
 
 fn merged(wished: &Offer, planned: &TransferOffer) -> Offer {
-    let default = Offer::default();
-    let mut offer = wished.clone();
-    choose(&mut offer.initial_r2t, default.initial_r2t, planned.initial_request);
-    choose(&mut offer.first_burst_length, default.first_burst_length, planned.first_burst);
-    choose(&mut offer.max_burst_length, default.max_burst_length, planned.burst);
-    choose(&mut offer.max_outstanding_r2t, default.max_outstanding_r2t, planned.bursts_at_once);
-    offer
+    let r2t = choose(wished, Offer::initial_r2t, planned.initial_request);
+    let first_burst = choose(wished, Offer::first_burst_length, planned.first_burst);
+    let burst = choose(wished, Offer::max_burst_length, planned.burst);
+    let r2ts = choose(wished, Offer::max_outstanding_r2t, planned.bursts_at_once);
+    wished
+        .with_initial_r2t(r2t)
+        .with_first_burst_length(first_burst)
+        .with_max_burst_length(burst)
+        .with_max_outstanding_r2t(r2ts)
 }
 
-fn choose<T: PartialEq>(key: &mut T, default: T, planned: T) {
-    if *key == default {
-        *key = planned;
-    }
+/// What is wished of a key; where that is the default, what is planned.
+fn choose<T: PartialEq>(wished: &Offer, key: fn(&Offer) -> T, planned: T) -> T {
+    let wish = key(wished);
+    if wish == key(&Offer::default()) { planned } else { wish }
 }
 
 /// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
@@ -619,15 +621,14 @@ mod tests {
 
     #[test]
     fn the_plan_proposes_what_the_user_does_not() {
-        let mut wished = Offer::default();
-        wished.max_outstanding_r2t = 3;
+        let wished = Offer::default().with_max_outstanding_r2t(3);
         let limits = Limits::default();
         let mut planned = plan(&Measurement::default(), &limits, &Tuning::default()).offer.value;
         (planned.initial_request, planned.first_burst) = (true, 8192);
         (planned.burst, planned.bursts_at_once) = (16_384, 7);
         let offer = merged(&wished, &planned);
-        assert_eq!((offer.initial_r2t, offer.max_outstanding_r2t), (true, 3));
-        assert_eq!((offer.first_burst_length, offer.max_burst_length), (8192, 16_384));
+        assert_eq!((offer.initial_r2t(), offer.max_outstanding_r2t()), (true, 3));
+        assert_eq!((offer.first_burst_length(), offer.max_burst_length()), (8192, 16_384));
     }
 
     #[test]

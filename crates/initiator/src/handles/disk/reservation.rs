@@ -39,7 +39,7 @@ impl Disk {
         self.unit().reservation().await
     }
 
-    /// Reserves the unit, by the [key](crate::Options::reservation_key) of the disk, which
+    /// Reserves the unit, by the [key](crate::Options::with_reservation_key) of the disk, which
     /// registers all its sessions. A type that does not admit all registrants admits one session
     /// only, so a disk of several sessions needs a type that does.
     ///
@@ -106,7 +106,7 @@ impl Disk {
         self.unit().persistent_reserve_out(&change).await
     }
 
-    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key), with
+    /// Reserves the unit for this disk alone, by its [key](crate::Options::with_reservation_key), with
     /// the type "write exclusive, registrants only".
     ///
     /// It succeeds only if no other key is registered, so that no other host can write. A host that
