@@ -9,12 +9,13 @@ use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use iscsi_initiator::tuning::{Sends, Tuning};
+use iscsi_initiator::Tuning;
 use iscsi_initiator::{Advanced, DigestOffer, Disk, Initiator, Offer, Options};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use iscsi_tuner::Sends;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Policy, Sends, Tuning};
+use iscsi_initiator::{Policy, Tuning};
+use iscsi_tuner::Sends;
 
 use crate::trouble::Trouble;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use iscsi_initiator::tuning::Tuning;
+use iscsi_initiator::Tuning;
 use iscsi_initiator::{Disk, Error, Initiator, Options, Reading, Session};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

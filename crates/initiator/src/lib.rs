@@ -49,6 +49,9 @@
 //! | watch a disk | [`Disk::spread`], [`Disk::stats`], [`Disk::changes`] |
 //! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |
 //!
+//! This crate exports the types of `iscsi_pdu` (SCSI and iSCSI), `iscsi_session`, `iscsi_tuner` and `iscsi_shaper` that most
+//! programs name. For the others, such as a VPD page or a plan, add a dependency on the crate that has them.
+//!
 //! All handles except [`DiskStream`] are cheap to clone, `Send` and `Sync`, and can be used from many
 //! tasks. A task runs each session in the background. It never waits for a caller, nor for one direction of
 //! a socket, nor for one connection, while another could move.
@@ -76,7 +79,7 @@
 //!
 //! # The link is kept full
 //!
-//! [`tuning`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
+//! [`iscsi_tuner`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
 //! what is measured of the link, within the limits of this host; [`Options::with_tuning`] controls it.
 //! [`Session::plan`] returns the plan, each number with its reason. Compare two
 //! [readings](Session::reading) of a running session to learn what held it back between them, and what
@@ -240,62 +243,24 @@ pub use unit::port_groups::TargetPort;
 pub use url::{Url, UrlError};
 
 pub use bytes;
-pub use iscsi_pdu::keys::{TextError, printable};
-pub use iscsi_pdu::{
-    AsyncEvent, Cid, DecodeError, Digest, FunctionResponse, IscsiName, Isid, Itt, LoginStatus,
-    NameError, RejectReason, Residual, ServiceResponse, StatSn, TargetAddress, TargetAddressError,
-    TaskAttribute, TaskFunction,
-};
+pub use iscsi_pdu::{IscsiName, TargetAddress, TaskFunction};
 pub use iscsi_session::{
-    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, LoginError,
-    LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload, ProtocolError,
-    ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials, TaskError, Timeouts,
-    Timer, TransportError, UnknownChapAlgorithm,
+    Chap, Command, Completion, DigestOffer, Negotiated, Notice, Offer, Payload, Secret,
+    TargetCredentials, Timeouts,
 };
+pub use iscsi_tuner::{Policy, Tuning};
 
-/// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).
+/// SCSI: units, statuses and reservations, as far as most programs name them. The data of commands is in
+/// `iscsi_pdu::scsi`.
 pub mod scsi {
-    pub use iscsi_pdu::scsi::{
-        AccessState, AdditionalSense, Cdb, DeviceType, FormatError, LbaExtent, LbaStatus, Lun,
-        ModePage, ModePages, ModeParameters, ProvisioningStatus, ReadCapacity10, ReadCapacity16,
-        ReportLuns, Sense, SenseKey, SenseKeySpecific, SetTargetPortGroups, StandardInquiry,
-        StateChange, Status, SupportedStates, TargetPortGroup, TargetPortGroupSupport,
-        TargetPortGroups, UnmapList, WriteSameFlags,
-    };
-
-    /// Persistent reservations: which initiators may use a unit (SPC-4 §5.13).
-    pub mod reservation {
-        pub use iscsi_pdu::scsi::reservation::{
-            FullStatus, HeldReservation, InvalidReservationKey, PersistentReserveIn,
-            PersistentReserveOut, RegisteredKeys, Registrant, Reservation, ReservationCapabilities,
-            ReservationKey, ReservationType, TransportId,
-        };
-    }
-
-    /// Vital product data: what a unit reports about itself, page by page (SPC-4 §7.8).
-    pub mod vpd {
-        pub use iscsi_pdu::scsi::vpd::{
-            Association, BlockDeviceCharacteristics, BlockLimits, CodeSet, Designator,
-            DesignatorType, DeviceIdentification, LogicalBlockProvisioning, MediumRotationRate,
-            ProvisioningType, SupportedPages, UnitSerialNumber,
-        };
-    }
-}
-
-/// Tuning: what is measured of a link, the plan made for it, and what holds it back.
-pub mod tuning {
-    pub use iscsi_tuner::{
-        Activity, Autotuning, Basis, Buffer, Choice, Diagnosis, Finding, Granted, Interface,
-        Limiter, Limits, LinkModel, Measurement, Observation, Offload, OwnLimits, Plan, Policy,
-        Rate, RateError, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo,
-        TransferOffer, TransferTerms, Tuning, UnknownPolicy, Way, plan,
-    };
+    pub use iscsi_pdu::scsi::reservation::{ReservationKey, ReservationType};
+    pub use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
 }
 
 /// Rate limits: classes of requests that share a rate; see [`Shaper`].
 pub mod shaping {
     pub use crate::scheduler::{Charge, Granting, Scheduler};
-    pub use iscsi_shaper::{Class, ClassError, ClassId, RateLimit, Statistics, TreeError, Volume};
+    pub use iscsi_shaper::{Class, ClassId, RateLimit};
 }
 
 /// A network that the caller supplies, to run the initiator in virtual time: see [`Initiator::over`]. It

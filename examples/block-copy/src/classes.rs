@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsi_initiator::shaping::{Class, ClassId, RateLimit, Statistics, TreeError};
-use iscsi_initiator::tuning::Rate;
+use iscsi_initiator::shaping::{Class, ClassId, RateLimit};
 use iscsi_initiator::{Shaper, TrafficClass};
+use iscsi_shaper::{Statistics, TreeError};
+use iscsi_tuner::Rate;
 use serde_json::{Value, json};
 
 /// So long a busy machine may keep the program from sending without a loss of rate.

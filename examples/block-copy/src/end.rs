@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, Identity, NbdUri, Source};
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Error as IscsiError, Initiator};
+use iscsi_tuner::Size;
 use iscsi_volume::Description;
 use serde_json::{Value, json};
 

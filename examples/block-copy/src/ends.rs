@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iscsi_copy::{CopyError, Destination, Identity, Source};
 use iscsi_initiator::Initiator;
-use iscsi_initiator::tuning::{Diagnosis, Size};
+use iscsi_tuner::{Diagnosis, Size};
 use tokio::time::timeout;
 
 use crate::activity::Awaited;

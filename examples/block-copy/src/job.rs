@@ -18,7 +18,7 @@ use std::sync::Arc;
 use iscsi_copy::{CopyError, DigestFile, Identity, RangeSet};
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_initiator::shaping::RateLimit;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 use crate::args::{Args, RangesFrom, RateArgs, VerifyMode};
 use crate::classes::Classes;

@@ -9,7 +9,7 @@ use clap::Parser;
 use iscsi_examples_common::command_line::sentence;
 use iscsi_examples_common::failure::file_advice;
 use iscsi_initiator::shaping::{Class, RateLimit};
-use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_tuner::{Size, SizeError};
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use toml::Spanned;

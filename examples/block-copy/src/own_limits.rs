@@ -1,7 +1,7 @@
 //! What the limits that the user has set have held back: the option that lifts each, and the other end of the copy, which waits for it.
 
 use iscsi_initiator::shaping::RateLimit;
-use iscsi_initiator::tuning::{Diagnosis, Limiter, Row};
+use iscsi_tuner::{Diagnosis, Limiter, Row};
 
 use crate::side::Side;
 
@@ -82,9 +82,8 @@ fn remark(rate: RateLimit) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::{
-        Activity, Limits, Measurement, Observation, TcpInfo, Tuning, plan,
-    };
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Activity, Limits, Measurement, Observation, TcpInfo, plan};
 
     use super::*;
 

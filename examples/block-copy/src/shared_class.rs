@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsi_initiator::shaping::{Charge, Class, Granting, RateLimit, Scheduler, TreeError};
-use iscsi_initiator::tuning::Rate;
+use iscsi_initiator::shaping::{Charge, Class, Granting, RateLimit, Scheduler};
 use iscsi_initiator::{Shaper, TrafficClass};
+use iscsi_shaper::TreeError;
+use iscsi_tuner::Rate;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use iscsi_initiator::shaping::RateLimit;
-use iscsi_initiator::tuning::Rate;
+use iscsi_tuner::Rate;
 use serde::{Deserialize, Serialize};
 
 /// The order after which a connection is for what a copy sends; a class may follow.

@@ -8,7 +8,7 @@ use iscsi_examples_common::help::heading;
 use iscsi_examples_common::named_socket::{SocketAccess, parse_group, parse_mode};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::time;
-use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_tuner::{Size, SizeError};
 use nix::unistd::Gid;
 
 use crate::listen::Address;

@@ -71,7 +71,7 @@ impl Ready {
     #[must_use]
     pub fn line(&self, args: &Args) -> String {
         let opened = self.server.layers().opened();
-        let size = iscsi_initiator::tuning::Size(opened.handle().capacity());
+        let size = iscsi_tuner::Size(opened.handle().capacity());
         let addresses = self.addresses(args);
         let at = if addresses.is_empty() {
             "the sockets that were handed over".to_owned()

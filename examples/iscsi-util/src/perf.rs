@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::tuning::{Size, SizeError};
 use iscsi_initiator::{Disk, Error as InitiatorError, Options, Sessions, Timeouts};
+use iscsi_tuner::{Size, SizeError};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 

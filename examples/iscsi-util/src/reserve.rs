@@ -6,8 +6,9 @@
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::scsi::Status;
-use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
+use iscsi_initiator::scsi::{ReservationKey, ReservationType};
 use iscsi_initiator::{Advanced, Error as InitiatorError, Options, Session, Url};
+use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use serde_json::json;
 
 use crate::connector::{self, Connector};

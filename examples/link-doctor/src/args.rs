@@ -7,7 +7,8 @@ use clap::Parser;
 use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
-use iscsi_initiator::tuning::{Policy, Rate, Tuning};
+use iscsi_initiator::{Policy, Tuning};
+use iscsi_tuner::Rate;
 
 /// Measure the link to an iSCSI target, and explain what limits it
 ///

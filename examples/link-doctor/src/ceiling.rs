@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::Rate;
+use iscsi_tuner::Rate;
 
 /// The rate that one limit allows.
 #[derive(Clone, Debug, Eq, PartialEq)]

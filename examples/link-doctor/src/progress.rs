@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use iscsi_initiator::Url;
-use iscsi_initiator::tuning::Rate;
+use iscsi_tuner::Rate;
 
 use crate::output::say;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// The session comes about.
 pub(crate) fn connecting(url: &Url) {

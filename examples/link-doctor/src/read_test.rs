@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use iscsi_initiator::tuning::{Diagnosis, Plan, Rate};
 use iscsi_initiator::{Disk, Error, Reading, Session};
+use iscsi_tuner::{Diagnosis, Plan, Rate};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
@@ -346,7 +346,8 @@ fn as_usize(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::{Limits, Measurement, Rtt, TransferTerms, Tuning, plan};
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Limits, Measurement, Rtt, TransferTerms, plan};
 
     use super::*;
 

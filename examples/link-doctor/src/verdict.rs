@@ -16,12 +16,12 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Autotuning, Basis, LinkModel, Rate};
+use iscsi_tuner::{Autotuning, Basis, LinkModel, Rate};
 
 use crate::ceiling::rate;
 use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// Limiters of the reads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -236,7 +236,8 @@ pub(crate) fn millis(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::{Measurement, Rtt, Tuning};
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Measurement, Rtt};
 
     use super::*;
 

@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use iscsi_initiator::Negotiated;
-use iscsi_initiator::tuning::{Autotuning, Basis, Limits, LinkModel, Plan, Rate, TransferTerms};
+use iscsi_tuner::{Autotuning, Basis, Limits, LinkModel, Plan, Rate, TransferTerms};
 
 use crate::ceiling::{Ceiling, Limit, lowest, rate};
 use crate::facts::LinkFacts;
 use crate::lio::{MAX_BURST, MAX_WINDOW, PortalGroup};
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// The rates that writes can reach.
 #[derive(Clone, Debug, PartialEq)]

@@ -130,7 +130,7 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
-    /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](crate::scsi::vpd) for
+    /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](iscsi_pdu::scsi::vpd) for
     /// decoders. A page of more than 255 bytes takes two commands; if the unit refuses the second,
     /// the first 255 bytes are returned.
     ///

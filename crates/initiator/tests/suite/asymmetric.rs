@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use crate::support::{TARGET, Watched, initiator, let_pass, pattern, soon, until};
-use iscsi_initiator::scsi::{AccessState as State, Lun, SetTargetPortGroups};
+use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_pdu::scsi::{AccessState as State, SetTargetPortGroups};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort, status};
@@ -305,7 +306,7 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     let unit = session.logical_unit(Lun::ZERO);
     let port = soon(unit.target_port()).await.unwrap();
     assert_eq!((port.relative_id, port.group), (Some(1), Some(1)));
-    let states = |groups: &iscsi_initiator::scsi::TargetPortGroups| {
+    let states = |groups: &iscsi_pdu::scsi::TargetPortGroups| {
         groups.groups.iter().map(|group| (group.id, group.state)).collect::<Vec<_>>()
     };
     let groups = soon(unit.target_port_groups()).await.unwrap();

@@ -140,7 +140,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     let (rig, session, disk) = rig_with_disk().await;
     let mut notices = session.notices();
     let response = soon(disk.unit().reset()).await.unwrap();
-    assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);
+    assert_eq!(response, iscsi_pdu::FunctionResponse::COMPLETE);
     rig.server.with(|target| {
         let mut message = iscsi_testkit::pdu::Pdu::new(Opcode::AsyncMessage);
         message.set_u32(16, u32::MAX);
@@ -171,7 +171,7 @@ async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
         response = soon(unit.reset()) => response.unwrap(),
         _ = reads.join_next() => panic!("the reset waits for them"),
     };
-    assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);
+    assert_eq!(response, iscsi_pdu::FunctionResponse::COMPLETE);
     rig.server.with(|target| target.release());
     soon(session.ping()).await.unwrap();
 }

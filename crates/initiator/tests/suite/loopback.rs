@@ -165,7 +165,7 @@ async fn digests_and_mutual_chap_work_together() {
     let data = pattern(200_003, 9);
     soon(disk.write_at(7, data.clone())).await.unwrap();
     assert_eq!(soon(disk.read_at(7, data.len())).await.unwrap(), data);
-    assert_eq!(session.negotiated().data_digest, iscsi_initiator::Digest::Crc32c);
+    assert_eq!(session.negotiated().data_digest, iscsi_pdu::Digest::Crc32c);
     rig.assert_clean();
 }
 

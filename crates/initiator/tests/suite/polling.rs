@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::reservations::{KEY, OTHER, WRITE_EXCLUSIVE_REGISTRANTS, reservations};
 use crate::support::{Rig, initiator, let_pass, soon, until};
-use iscsi_initiator::scsi::reservation::ReservationKey;
+use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, UnitChange};
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::Target;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
+use iscsi_initiator::scsi::{ReservationKey, ReservationType};
 use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Session, Sessions};
+use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort};

@@ -7,14 +7,13 @@ use crate::support::{Rig, TARGET, let_pass, pattern, soon};
 use bytes::Bytes;
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::shaping::Class;
-use iscsi_initiator::tuning::{
-    Basis, Buffer, Granted, Limiter, Limits, Policy, Rate, Sends, TcpInfo, TransferTerms, Tuning,
-};
 use iscsi_initiator::{Disk, Error, Options, Reading, Session, Shaper};
+use iscsi_initiator::{Policy, Tuning};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use iscsi_tuner::{Basis, Buffer, Granted, Limiter, Limits, Rate, Sends, TcpInfo, TransferTerms};
 use tokio::time::sleep;
 
 fn tuned(change: impl FnOnce(Tuning) -> Tuning) -> Options {

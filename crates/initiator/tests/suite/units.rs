@@ -1,8 +1,8 @@
 //! Logical units as they are: what they do not say, or say otherwise, and still can do.
 
 use crate::support::{Rig, TARGET, initiator, pattern, soon, until};
-use iscsi_initiator::scsi::ProvisioningStatus;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_pdu::scsi::ProvisioningStatus;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome};

@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::{time, unit};
-use iscsi_initiator::tuning::{Limits, Policy, Rate, Size, SizeError, Tuning, UnknownPolicy};
 use iscsi_initiator::{Initiator, Options, Sessions, Timeouts, TrafficClass};
+use iscsi_initiator::{Policy, Tuning};
+use iscsi_tuner::{Limits, Rate, Size, SizeError, UnknownPolicy};
 
 use crate::error::Error;
 use crate::refusal::Refusal;

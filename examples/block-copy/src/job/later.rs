@@ -9,7 +9,7 @@ use iscsi_copy::Verify;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_initiator::TrafficClass;
 use iscsi_initiator::shaping::RateLimit;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{
+use iscsi_tuner::{
     Autotuning, Buffer, Choice, Diagnosis, Granted, Interface, Limits, Plan, Rate, Rtt, TcpInfo,
 };
 use serde_json::{Value, json};

@@ -1,8 +1,7 @@
 //! The arithmetic against numbers worked out by hand.
 
-use iscsi_initiator::tuning::{
-    Autotuning, Basis, Granted, Limits, Measurement, Rtt, TcpInfo, Tuning, plan,
-};
+use iscsi_initiator::Tuning;
+use iscsi_tuner::{Autotuning, Basis, Granted, Limits, Measurement, Rtt, TcpInfo, plan};
 
 use super::*;
 
