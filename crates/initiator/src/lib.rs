@@ -211,6 +211,7 @@ pub use driver::connection_count::Connections;
 pub use driver::measure::reading::Reading;
 pub use error::{Advice, ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFailure};
 pub use handles::disk::Disk;
+pub use handles::disk::reservation::Preempt;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
 pub use multipath::exposition::{MetricsFormat, write_metrics};

@@ -7,7 +7,7 @@ mod join;
 pub(crate) mod open;
 mod pages;
 mod read;
-mod reservation;
+pub(crate) mod reservation;
 mod stats;
 pub(crate) mod stream;
 mod unmap;

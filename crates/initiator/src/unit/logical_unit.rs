@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
     Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
-    Sense, StandardInquiry, UnmapList, WriteSameFlags,
+    Sense, SenseFormat, StandardInquiry, UnmapList, WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
 use iscsi_session::{Command, Payload};
@@ -118,7 +118,7 @@ impl LogicalUnit {
     /// As [`execute`](Self::execute).
     pub async fn request_sense(&self) -> Result<Sense, Error> {
         const LEN: u8 = 252;
-        self.ask(Cdb::request_sense(false, LEN), LEN.into(), Sense::decode).await
+        self.ask(Cdb::request_sense(SenseFormat::Fixed, LEN), LEN.into(), Sense::decode).await
     }
 
     /// Returns the type, vendor and product of the unit (INQUIRY).
