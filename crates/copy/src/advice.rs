@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(advice, Some(CopyAdvice::Unit(Advice::WriteAgain)));
         let export = io::Error::other(NbdError::Lost);
         let advice = CopyError::Source(export).advice();
-        assert_eq!(advice, Some(CopyAdvice::Nbd(NbdAdvice::SetPatience)));
+        assert_eq!(advice, Some(CopyAdvice::Nbd(NbdAdvice::SetRetryTimeout)));
         assert_eq!(CopyError::Source(io::ErrorKind::NotFound.into()).advice(), None);
     }
 }

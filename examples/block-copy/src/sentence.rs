@@ -62,8 +62,8 @@ pub const fn words(advice: NbdAdvice) -> &'static str {
         | NbdAdvice::NewerServer
         | NbdAdvice::ReadLog
         | NbdAdvice::ExportBitmap
-        | NbdAdvice::SetPatience
-        | NbdAdvice::MorePatience
+        | NbdAdvice::SetRetryTimeout
+        | NbdAdvice::LongerRetryTimeout
         | NbdAdvice::WriteAgain
         | _ => advice.text(),
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(of_export(&error), sentence);
         assert_eq!(of_device(&io::Error::other(error)), sentence);
         let lost = io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost);
-        let sentence = "the connection to the NBD server is lost; ?patience=SECONDS in the URI waits for the server";
+        let sentence = "the connection to the NBD server is lost; ?retry_timeout=SECONDS in the URI waits for the server";
         assert_eq!(of_device(&lost), sentence);
     }
 

@@ -167,8 +167,8 @@ async fn open(args: &Args) -> Result<Opened, Error> {
         .with_open_timeout(args.wait.unwrap_or_default())
         // Clients may be idle for days, and no other host asks the unit.
         .with_poll(Some(POLL));
-    if let Some(patience) = args.patience {
-        options = options.with_retry_timeout(Duration::from_secs(patience.into()));
+    if let Some(seconds) = args.retry_timeout {
+        options = options.with_retry_timeout(Duration::from_secs(seconds.into()));
     }
     let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
