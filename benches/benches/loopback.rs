@@ -9,12 +9,13 @@ use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use iscsi_initiator::tuning::Sends;
-use iscsi_initiator::{DigestOffer, Disk, Initiator, Options};
+use iscsi_initiator::Tuning;
+use iscsi_initiator::{Advanced, DigestOffer, Disk, Initiator, Offer, Options};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use iscsi_tuner::Sends;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -121,22 +122,18 @@ fn target() -> TargetConfig {
 }
 
 fn plain() -> Options {
-    let mut options = Options::default();
-    options.use_environment = false;
-    options
+    Options::default().with_use_environment(false)
 }
 
 fn with_digests() -> Options {
-    let mut options = plain();
-    options.offer.header_digest = DigestOffer::Required;
-    options.offer.data_digest = DigestOffer::Required;
-    options
+    let offer = Offer::default()
+        .with_header_digest(DigestOffer::Required)
+        .with_data_digest(DigestOffer::Required);
+    plain().with_advanced(Advanced::default().with_offer(offer))
 }
 
 fn one_page_a_send() -> Options {
-    let mut options = plain();
-    options.tuning.sends = Some(Sends::OnePage);
-    options
+    plain().with_tuning(Tuning::default().with_sends(Some(Sends::OnePage)))
 }
 
 fn bench(

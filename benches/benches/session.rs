@@ -23,10 +23,9 @@ fn write(payload: &Payload) -> Command {
 }
 
 fn with_digests() -> Offer {
-    let mut offer = Offer::default();
-    offer.header_digest = DigestOffer::Required;
-    offer.data_digest = DigestOffer::Required;
-    offer
+    Offer::default()
+        .with_header_digest(DigestOffer::Required)
+        .with_data_digest(DigestOffer::Required)
 }
 
 fn write_session_alone(c: &mut Criterion) {

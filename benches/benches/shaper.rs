@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use iscsi_shaper::{Class, Grant, Rate, Tree};
+use iscsi_shaper::{Class, Grant, RateLimit, Tree};
 
 /// Classes below each class of the middle level.
 const BROTHERS: usize = 16;
@@ -14,8 +14,8 @@ const LEN: u64 = 64 << 10;
 /// A tree of three levels with so many classes at the lowest, each of which has a request that waits.
 fn tree(classes: usize, now: Instant) -> Tree {
     let mut tree = Tree::new(Class::new("10gbit".parse().unwrap()), now).unwrap();
-    let middle = Class::new("500mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
-    let low = Class::new("1mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
+    let middle = Class::new("500mbit".parse().unwrap()).with_ceil(RateLimit::Unlimited);
+    let low = Class::new("1mbit".parse().unwrap()).with_ceil(RateLimit::Unlimited);
     let mut ids = Vec::new();
     while ids.len() < classes {
         let parent = tree.add(tree.root(), middle, now).unwrap();

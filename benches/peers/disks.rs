@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::{DigestOffer, Disk, Error, Initiator, Options, Sessions, Url};
+use iscsi_initiator::{
+    Advanced, DigestOffer, Disk, Error, Initiator, Offer, Options, Sessions, Url,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -107,16 +109,16 @@ async fn open_each(initiator: &Initiator, args: &RunArgs) -> Result<Vec<Disk>, T
 }
 
 fn options(digests: Digests) -> Options {
-    let mut options =
-        Options::default().with_sessions(Sessions::Fixed(1)).with_use_environment(false);
     let (header, data) = match digests {
         Digests::None => (DigestOffer::Never, DigestOffer::Never),
         Digests::Header => (DigestOffer::Required, DigestOffer::Never),
         Digests::Both => (DigestOffer::Required, DigestOffer::Required),
     };
-    options.offer.header_digest = header;
-    options.offer.data_digest = data;
-    options
+    let offer = Offer::default().with_header_digest(header).with_data_digest(data);
+    Options::default()
+        .with_sessions(Sessions::Fixed(1))
+        .with_use_environment(false)
+        .with_advanced(Advanced::default().with_offer(offer))
 }
 
 /// A place in the queue of a disk, with one request after the other in it.

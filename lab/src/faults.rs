@@ -71,7 +71,7 @@ pub async fn copy(
 }
 
 fn command(point: &Point, ordeal: &Ordeal, bench: &Bench) -> Result<Command, Outcome> {
-    let patience = ordeal.patience.map(|seconds| format!("?patience={seconds}"));
+    let patience = ordeal.patience.map(|seconds| format!("?retry_timeout={seconds}"));
     let unit = OsString::from(url(point.measure.lun) + &patience.unwrap_or_default());
     let ends = match ordeal.job {
         FaultJob::Write | FaultJob::Verify => [bench.image.clone().into(), unit],

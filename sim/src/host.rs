@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, ReopeningOptions, Sessions};
+use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, OnRetryTimeout, Options, Sessions};
 use iscsi_volume::{Chunk, Member, Volume};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -143,11 +143,11 @@ impl Host {
         let share = if self.topology.is_of_volume() { 60 } else { 15 };
         let outlasts = beside.percent(share) || self.outlasts;
         if outlasts {
-            let reopening = ReopeningOptions::default().with_outlasts_patience(true);
-            let patience = beside.millis(500..60_000);
-            options = options.with_patience(patience).with_reopening(reopening);
+            options = options
+                .with_retry_timeout(beside.millis(500..60_000))
+                .with_on_retry_timeout(OnRetryTimeout::FailRequests);
         }
-        let patience = options.patience;
+        let patience = options.retry_timeout();
         let process = self.shared.lock().start_process();
         let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
         let initiator = Initiator::over(network, self.name, options);

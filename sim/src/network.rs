@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use iscsi_initiator::TargetAddress;
 use iscsi_initiator::simulation::{Network, Pending, Socket};
-use iscsi_initiator::tuning::{Granted, Interface, Limits, Plan, TcpInfo};
+use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
 use tokio::time::sleep;
 
 use crate::clock;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Policy, Sends, Tuning};
+use iscsi_initiator::{Policy, Tuning};
+use iscsi_tuner::Sends;
 
 use crate::trouble::Trouble;
 
@@ -199,12 +200,13 @@ impl Point {
     pub(crate) fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         if let Some((no_delay, sends)) = self.variant.sending() {
-            tuning.policy = Policy::Off;
-            tuning.no_delay = Some(no_delay);
-            tuning.sends = Some(sends);
+            tuning = tuning
+                .with_policy(Policy::Off)
+                .with_no_delay(Some(no_delay))
+                .with_sends(Some(sends));
         }
         if let Buffer::Static(bytes) = self.buffer {
-            tuning.send_buffer = Some(bytes);
+            tuning = tuning.with_send_buffer(Some(bytes));
         }
         tuning
     }

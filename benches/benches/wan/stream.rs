@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use iscsi_initiator::tuning::Tuning;
+use iscsi_initiator::Tuning;
 use iscsi_initiator::{Disk, Error, Initiator, Options, Reading, Session};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -56,9 +56,7 @@ struct Common {
 impl Stream {
     /// Connects, and begins to write.
     pub(crate) async fn start(url: &str, tuning: Tuning) -> Result<Self, Error> {
-        let mut options = Options::default();
-        options.use_environment = false;
-        options.tuning = tuning;
+        let options = Options::default().with_use_environment(false).with_tuning(tuning);
         let initiator = Initiator::with_options("iqn.2026-01.org.example:bench", options)?;
         let session = initiator.connect(url).await?;
         let disk = session.disk().await?;

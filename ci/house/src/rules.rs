@@ -7,8 +7,9 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     // Of the leaf it uses the trait of a pool of buffers alone: with a trait of its own, each read of a device would have a second
     // pool made around the first one, and a second dynamic call for its buffer.
     ("crates/session", &["crates/block-device", "crates/pdu"]),
-    ("crates/tuner", &[]),
-    ("crates/shaper", &["crates/tuner"]),
+    ("crates/rate", &[]),
+    ("crates/tuner", &["crates/rate"]),
+    ("crates/shaper", &["crates/rate"]),
     ("crates/multipath", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
     (
         "crates/initiator",

@@ -72,7 +72,7 @@ mod tests {
         let words = iscsi_initiator::Advice::WriteAgain.text();
         assert_eq!(advice, Some(CopyAdvice::Device(words)));
         let advice = CopyError::Source(NbdError::Lost.into()).advice();
-        assert_eq!(advice, Some(CopyAdvice::Device(NbdAdvice::SetPatience.text())));
+        assert_eq!(advice, Some(CopyAdvice::Device(NbdAdvice::SetRetryTimeout.text())));
         assert_eq!(CopyError::Source(io::ErrorKind::NotFound.into()).advice(), None);
     }
 }

@@ -72,7 +72,7 @@ impl Control {
     /// verification has the limit for what it reads back. 0 counts as 1: to stop, [pause](Self::pause).
     ///
     /// Each pass of [`Passes`](crate::Passes) has a control of its own. To make several copies share a rate, or to limit
-    /// only what goes to a target, use a class of the initiator (`iscsi_initiator::Options::class`).
+    /// only what goes to a target, use a class of the initiator (`iscsi_initiator::Options::with_class`).
     #[doc(alias = "throttle")]
     #[doc(alias = "bandwidth")]
     pub fn set_rate(&self, bytes_per_second: Option<u64>) {

@@ -36,7 +36,7 @@ use crate::source::Source;
 /// Each pass is a [copy](CopyJob) of its own, which reads the source again and is flushed at its end. It may be paused and
 /// cancelled, and made again if it fails. Checkpoints and digests stay true from pass to pass, also where
 /// the process is killed between two of them. But what a killed process has sent may arrive after what the next one
-/// sends, and is older: with the same ISID (`iscsi_initiator::Options::isid`) its sessions are ended first, by a target
+/// sends, and is older: with the same ISID (`iscsi_initiator::Advanced::with_isid`) its sessions are ended first, by a target
 /// that gets as many of them again.
 ///
 /// ```no_run

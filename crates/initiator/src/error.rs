@@ -246,7 +246,7 @@ pub enum Error {
         cause: Box<Self>,
     },
     /// A session was lost while it wrote to that range, and it could not be proved within the
-    /// disk's patience that the target will not carry out that write later: the range was not
+    /// time limit of the disk that the target will not carry out that write later: the range was not
     /// written again.
     #[error(
         "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \

@@ -49,6 +49,9 @@
 //! | watch a disk | [`Disk::spread`], [`Disk::stats`], [`Disk::changes`] |
 //! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |
 //!
+//! This crate exports the types of `iscsi_pdu` (SCSI and iSCSI), `iscsi_session`, `iscsi_tuner` and `iscsi_shaper` that most
+//! programs name. For the others, such as a VPD page or a plan, add a dependency on the crate that has them.
+//!
 //! All handles except [`DiskStream`] are cheap to clone, `Send` and `Sync`, and can be used from many
 //! tasks. A task runs each session in the background. It never waits for a caller, nor for one direction of
 //! a socket, nor for one connection, while another could move.
@@ -61,8 +64,8 @@
 //!   portal of its URL, and its callers see a delay instead of an error.
 //! - **Failover:** requests of a session that is lost, stuck, or whose port does not serve the unit move to
 //!   another session of the disk.
-//! - **Limit:** requests wait for up to [`Options::patience`] (5 minutes by default) and then fail; pauses and
-//!   attempts are set by [`Options::retry`] and [`Options::reopening`].
+//! - **Limit:** requests wait for up to [`Options::with_retry_timeout`] (5 minutes by default), and then
+//!   [`OnRetryTimeout`] says whether the disk ends or only they fail; [`Advanced`] has the pauses.
 //! - **Not retried:** [`LogicalUnit::execute`] sends its command once, and a [`Session`] that is lost stays lost:
 //!   its requests fail with an error that says whether the command [may have been
 //!   executed](Error::may_have_executed).
@@ -76,8 +79,8 @@
 //!
 //! # The link is kept full
 //!
-//! [`tuning`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
-//! what is measured of the link, within the limits of this host; [`Options::tuning`] controls it.
+//! [`iscsi_tuner`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
+//! what is measured of the link, within the limits of this host; [`Options::with_tuning`] controls it.
 //! [`Session::plan`] returns the plan, each number with its reason. Compare two
 //! [readings](Session::reading) of a running session to learn what held it back between them, and what
 //! would lift that limit.
@@ -86,10 +89,10 @@
 //!
 //! The rate of one TCP connection is limited by its windows, and falls with every lost segment. A disk that
 //! is opened by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs (multipath):
-//! the tuner's plan and the measured rate decide. [`Options::sessions`] sets or limits their number, and
+//! the tuner's plan and the measured rate decide. [`Options::with_sessions`] sets or limits their number, and
 //! [`Disk::spread`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
 //! page 83 or 80). A session that is lost costs no request: its requests move to the others, and it is
-//! reconnected. [`Options::connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
+//! reconnected. [`Options::with_connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
 //! far as the target allows them.
 //!
 //! The order of requests is the same over one session and over many. Writes to the same block are carried
@@ -116,8 +119,8 @@
 //!
 //! # Memory and concurrency are limited
 //!
-//! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
-//! [`Options::max_bytes_in_flight`] bytes in flight; further requests wait before they allocate. The disks of
+//! A session, or a disk with all its sessions, has at most [`Options::with_max_requests`] requests with
+//! [`Options::with_max_bytes_in_flight`] bytes in flight; further requests wait before they allocate. The disks of
 //! one [`Session`] share these limits, so a unit that is busy for long can delay the others. Each disk of
 //! [`Initiator::disk`] has separate limits. A further session of a disk also has separate limits for requests
 //! made directly to it, and while it is being opened. [`Disk::queue_depth`] returns how many concurrent requests
@@ -126,7 +129,7 @@
 //! # Rates are shared by class
 //!
 //! A [`Shaper`] controls how much disks read and write, and when: by limits, guarantees, priorities, and
-//! borrowing. [`Options::class`] is the class of a disk. [`shaping`] has the settings, which may change at any
+//! borrowing. [`Options::with_class`] is the class of a disk. [`shaping`] has the settings, which may change at any
 //! time.
 //!
 //! # Statistics and logs
@@ -169,15 +172,15 @@
 //!
 //! Pauses begin at 10 ms and double up to one second. The methods of [`Session`] and [`LogicalUnit`] give up
 //! after about five seconds of pauses; while a port changes its state, after the time that the unit reports,
-//! or a minute. A [`Disk`] retries for as long as [`Options::patience`] allows (after ABORTED COMMAND and
+//! or a minute. A [`Disk`] retries for as long as [`Options::with_retry_timeout`] allows (after ABORTED COMMAND and
 //! damaged data: five seconds), over another session if there is one, and [`Disk::spread`] reports meanwhile what
-//! it waits for. [`Options::retry`] changes these numbers. Only commands that may be executed twice without
+//! it waits for. [`Advanced::with_retry_pauses`] changes the pauses. Only commands that may be executed twice without
 //! harm are retried: those that read, and those that write to an address.
 //!
 //! A lost connection ends every request of its session with an error that says whether the command may have
 //! been executed. To go on, connect again, and repeat what may be repeated; a disk that was opened by its URL
 //! does so by itself. A command that ends its session each time is detected, and fails after a few times with
-//! [`Error::EndsSessions`]. A session of several connections ([`Options::connections`]) survives the loss of
+//! [`Error::EndsSessions`]. A session of several connections ([`Options::with_connections`]) survives the loss of
 //! one: only requests that were sent over it end in this way, once the target has given them up.
 #![forbid(unsafe_code)]
 
@@ -207,6 +210,7 @@ pub use driver::connection_count::Connections;
 pub use driver::measure::reading::Reading;
 pub use error::{Advice, ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFailure};
 pub use handles::disk::Disk;
+pub use handles::disk::reservation::Preempt;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
 pub use multipath::exposition::{MetricsFormat, write_metrics};
@@ -215,10 +219,11 @@ pub use multipath::spread::{Spread, Waiting};
 pub use multipath::stats::{DiskStats, SessionStats};
 pub use name::default_name;
 pub use options::Options;
-pub use options::lateness::LatenessOptions;
+pub use options::advanced::Advanced;
+pub use options::back_off::BackOff;
+pub use options::hedge::HedgeOptions;
 pub use options::redirects::Redirects;
-pub use options::reopening::ReopeningOptions;
-pub use options::retry::RetryOptions;
+pub use options::retry_timeout::OnRetryTimeout;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
@@ -239,62 +244,24 @@ pub use url::{Url, UrlError};
 
 pub use bytes;
 pub use iscsi_block_device as device;
-pub use iscsi_pdu::keys::{TextError, printable};
-pub use iscsi_pdu::{
-    AsyncEvent, Cid, DecodeError, Digest, FunctionResponse, IscsiName, Isid, Itt, LoginStatus,
-    NameError, RejectReason, Residual, ServiceResponse, StatSn, TargetAddress, TargetAddressError,
-    TaskAttribute, TaskFunction,
-};
+pub use iscsi_pdu::{IscsiName, TargetAddress, TaskFunction};
 pub use iscsi_session::{
-    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, LoginError,
-    LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload, ProtocolError,
-    ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials, TaskError, Timeouts,
-    Timer, TransportError, UnknownChapAlgorithm,
+    Chap, Command, Completion, DigestOffer, Negotiated, Notice, Offer, Payload, Secret,
+    TargetCredentials, Timeouts,
 };
+pub use iscsi_tuner::{Policy, Tuning};
 
-/// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).
+/// SCSI: units, statuses and reservations, as far as most programs name them. The data of commands is in
+/// `iscsi_pdu::scsi`.
 pub mod scsi {
-    pub use iscsi_pdu::scsi::{
-        AccessState, AdditionalSense, Cdb, DeviceType, FormatError, LbaExtent, LbaStatus, Lun,
-        ModePage, ModePages, ModeParameters, ProvisioningStatus, ReadCapacity10, ReadCapacity16,
-        ReportLuns, Sense, SenseKey, SenseKeySpecific, SetTargetPortGroups, StandardInquiry,
-        StateChange, Status, SupportedStates, TargetPortGroup, TargetPortGroupSupport,
-        TargetPortGroups, UnmapList, WriteSameFlags,
-    };
-
-    /// Persistent reservations: which initiators may use a unit (SPC-4 §5.13).
-    pub mod reservation {
-        pub use iscsi_pdu::scsi::reservation::{
-            FullStatus, HeldReservation, InvalidReservationKey, PersistentReserveIn,
-            PersistentReserveOut, RegisteredKeys, Registrant, Reservation, ReservationCapabilities,
-            ReservationKey, ReservationType, TransportId,
-        };
-    }
-
-    /// Vital product data: what a unit reports about itself, page by page (SPC-4 §7.8).
-    pub mod vpd {
-        pub use iscsi_pdu::scsi::vpd::{
-            Association, BlockDeviceCharacteristics, BlockLimits, CodeSet, Designator,
-            DesignatorType, DeviceIdentification, LogicalBlockProvisioning, MediumRotationRate,
-            ProvisioningType, SupportedPages, UnitSerialNumber,
-        };
-    }
-}
-
-/// Tuning: what is measured of a link, the plan made for it, and what holds it back.
-pub mod tuning {
-    pub use iscsi_tuner::{
-        Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
-        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload,
-        OwnLimits, Plan, Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo,
-        TransferOffer, TransferTerms, Tuning, UnknownPolicy, Way, plan,
-    };
+    pub use iscsi_pdu::scsi::reservation::{ReservationKey, ReservationType};
+    pub use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
 }
 
 /// Rate limits: classes of requests that share a rate; see [`Shaper`].
 pub mod shaping {
     pub use crate::scheduler::{Charge, Granting, Scheduler};
-    pub use iscsi_shaper::{Class, ClassError, ClassId, Rate, Statistics, TreeError, Volume};
+    pub use iscsi_shaper::{Class, ClassId, RateLimit};
 }
 
 /// A network that the caller supplies, to run the initiator in virtual time: see [`Initiator::over`]. It

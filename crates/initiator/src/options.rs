@@ -1,30 +1,27 @@
 //! What an initiator asks of every session, unless its URL says otherwise.
 
-pub(crate) mod lateness;
+pub(crate) mod advanced;
+pub(crate) mod back_off;
+pub(crate) mod hedge;
 pub(crate) mod policy;
 mod range;
 pub(crate) mod redirects;
-pub(crate) mod reopening;
-pub(crate) mod retry;
+pub(crate) mod retry_timeout;
 pub(crate) mod sessions;
-mod setters;
 pub(crate) mod socket;
 
 use std::time::Duration;
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
-use iscsi_session::{Chap, Offer, SessionKind, Timeouts};
+use iscsi_session::{Chap, SessionKind, Timeouts};
 use iscsi_tuner::Tuning;
 
-use crate::options::lateness::LatenessOptions;
+use crate::options::advanced::Advanced;
 use crate::options::policy::RequestPolicy;
 use crate::options::range::MAX_TIME;
 use crate::options::redirects::Redirects;
-use crate::options::reopening::ReopeningOptions;
-use crate::options::retry::RetryOptions;
+use crate::options::retry_timeout::OnRetryTimeout;
 use crate::options::sessions::Sessions;
-use crate::options::setters::setters;
-use crate::options::socket::SocketOptions;
 use crate::traffic_class::TrafficClass;
 
 /// Options of every session of an [`Initiator`](crate::Initiator), unless the URL says otherwise. A
@@ -33,75 +30,171 @@ use crate::traffic_class::TrafficClass;
 /// ```
 /// use std::time::Duration;
 ///
-/// use iscsi_initiator::{Options, RetryOptions, Sessions};
+/// use iscsi_initiator::{Options, Sessions};
+/// use iscsi_session::Timeouts;
 ///
-/// let mut options = Options::default()
+/// let options = Options::default()
 ///     .with_sessions(Sessions::Fixed(4))
-///     .with_patience(Duration::from_secs(60))
-///     .with_retry(RetryOptions::default().with_first_pause(Duration::from_millis(50)))
+///     .with_retry_timeout(Duration::from_secs(60))
+///     .with_timeouts(Timeouts::default().with_command(Some(Duration::from_secs(20))))
 ///     .with_max_bytes_in_flight(16 << 20);
-/// options.offer.max_outstanding_r2t = 64;
+/// # drop(options);
 /// ```
 #[doc(alias("configuration", "settings"))]
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Options {
-    /// Operational parameters to propose at login (RFC 7143 §13).
-    #[doc(alias = "negotiation")]
-    pub offer: Offer,
-    /// Time limits of sessions and commands.
-    pub timeouts: Timeouts,
-    /// CHAP credentials for URLs that have none.
+    pub(crate) timeouts: Timeouts,
+    pub(crate) chap: Option<Chap>,
+    pub(crate) use_environment: bool,
+    pub(crate) redirects: Redirects,
+    pub(crate) tuning: Tuning,
+    pub(crate) connections: u16,
+    pub(crate) sessions: Sessions,
+    pub(crate) retry_timeout: Duration,
+    pub(crate) on_retry_timeout: OnRetryTimeout,
+    pub(crate) open_timeout: Duration,
+    pub(crate) poll: Option<Duration>,
+    pub(crate) max_requests: usize,
+    pub(crate) max_bytes_in_flight: usize,
+    pub(crate) max_transfer: usize,
+    pub(crate) class: Option<TrafficClass>,
+    pub(crate) reservation_key: ReservationKey,
+    pub(crate) advanced: Advanced,
+}
+
+impl Default for Options {
+    /// Suits long links: see [`Offer::default`](iscsi_session::Offer::default); one connection, 1024 requests with 64 MiB in
+    /// flight, commands of up to 1 MiB, five minutes for retry and reconnect, and no wait for a target that is not there when
+    /// a disk is opened.
+    fn default() -> Self {
+        Self {
+            timeouts: Timeouts::default(),
+            chap: None,
+            use_environment: true,
+            redirects: Redirects::default(),
+            tuning: Tuning::default(),
+            connections: 1,
+            sessions: Sessions::default(),
+            retry_timeout: Duration::from_secs(300),
+            on_retry_timeout: OnRetryTimeout::default(),
+            open_timeout: Duration::ZERO,
+            poll: None,
+            max_requests: 1024,
+            max_bytes_in_flight: 64 << 20,
+            max_transfer: 1 << 20,
+            class: None,
+            reservation_key: ReservationKey::NONE,
+            advanced: Advanced::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Sets the time limits of sessions and commands.
+    #[must_use]
+    pub const fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// Sets the CHAP credentials for URLs that have none.
     #[doc(alias("password", "authentication"))]
-    pub chap: Option<Chap>,
-    /// Whether libiscsi's environment variables are used: see
-    /// [`Url::with_environment`](crate::Url::with_environment) for a URL without credentials, and
-    /// [`SocketOptions::with_environment`] for sockets.
-    pub use_environment: bool,
-    /// Which redirections of a login are followed. The URL may say otherwise (`redirects`).
-    pub redirects: Redirects,
-    /// The random part of the ISIDs (RFC 7143 §11.12.5). `None` draws it. With a fixed value, the
-    /// sessions of an initiator keep their identity after a restart, which persistent reservations
-    /// need. But two processes with one name and one value end each other's sessions.
-    pub isid: Option<[u8; 3]>,
-    /// Keepalive of the connections, and the network interface to use.
-    pub socket: SocketOptions,
-    /// Permissions of the tuner for sockets, and the declared rate of the link.
-    pub tuning: Tuning,
-    /// Number of connections to open in a session, 1 to 16; `MaxConnections` is proposed
+    #[must_use]
+    pub fn with_chap(mut self, chap: Option<Chap>) -> Self {
+        self.chap = chap;
+        self
+    }
+
+    /// Sets whether libiscsi's environment variables are used, as by default. For a URL without credentials, see
+    /// [`Url::with_environment`](crate::Url::with_environment). For sockets, they are `LIBISCSI_TCP_KEEPIDLE` and
+    /// `LIBISCSI_TCP_KEEPINTVL` (seconds), `LIBISCSI_TCP_KEEPCNT`, `LIBISCSI_TCP_USER_TIMEOUT` (milliseconds) and
+    /// `LIBISCSI_BIND_INTERFACES` (names separated by commas); a value that is not a number counts as not set.
+    #[must_use]
+    pub const fn with_use_environment(mut self, use_environment: bool) -> Self {
+        self.use_environment = use_environment;
+        self
+    }
+
+    /// Sets which redirections of a login are followed. The URL may say otherwise (`redirects`).
+    #[must_use]
+    pub const fn with_redirects(mut self, redirects: Redirects) -> Self {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Sets what the tuner may do to sockets, and the declared rate of the link.
+    #[must_use]
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+
+    /// Sets the number of connections to open in a session, 1 to 16, 1 by default; `MaxConnections` is proposed
     /// accordingly (MC/S, RFC 7143 §4.2.2, §13.2). A session with fewer continues, and
     /// [`Session::connections`](crate::Session::connections) reports why.
     #[doc(alias = "MC/S")]
-    pub connections: u16,
-    /// Time limit to make a TCP connection, over all addresses of the portal, up to 1 day. The time
-    /// limit of the login applies as well.
-    #[doc(alias = "timeout")]
-    pub connect_timeout: Duration,
-    /// Number of sessions of a [`Disk`](crate::Disk) that is opened by its URL
+    #[must_use]
+    pub const fn with_connections(mut self, connections: u16) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets the number of sessions of a [`Disk`](crate::Disk) that is opened by its URL
     /// ([`Initiator::disk`](crate::Initiator::disk)).
     #[doc(alias("multipath", "paths"))]
-    pub sessions: Sessions,
-    /// Time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves: a unit that cannot take
-    /// a request now, or a lost session that cannot be reconnected yet. A login that the target
+    #[must_use]
+    pub const fn with_sessions(mut self, sessions: Sessions) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// Sets the time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves, 5 minutes by default: a unit
+    /// that cannot take a request now, or a lost session that cannot be reconnected yet. A login that the target
     /// refuses counts as such, because a target that restarts listens before its access list and
     /// its units are back. While it waits, requests are held, and
     /// [`Disk::spread`](crate::Disk::spread) reports the reason.
     ///
     /// With less than the target's Time2Wait, lost sessions are not reconnected; zero waits for
-    /// nothing. The URL may say otherwise (`patience`). For opening a disk, see
-    /// [`open_patience`](Self::open_patience).
-    #[doc(alias("reconnect", "retry", "timeout", "no_path_retry", "replacement_timeout"))]
-    pub patience: Duration,
-    /// Time limit within which [`Initiator::disk`](crate::Initiator::disk),
+    /// nothing. The URL may say otherwise (`retry_timeout`). For opening a disk, see
+    /// [`with_open_timeout`](Self::with_open_timeout).
+    #[doc(alias(
+        "reconnect",
+        "retry",
+        "timeout",
+        "patience",
+        "no_path_retry",
+        "replacement_timeout"
+    ))]
+    #[must_use]
+    pub const fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
+        self.retry_timeout = retry_timeout;
+        self
+    }
+
+    /// Sets what a [`Disk`](crate::Disk) does when its last session could not be reconnected within
+    /// [`retry_timeout`](Self::with_retry_timeout).
+    #[doc(alias = "queue_if_no_path")]
+    #[must_use]
+    pub const fn with_on_retry_timeout(mut self, on_retry_timeout: OnRetryTimeout) -> Self {
+        self.on_retry_timeout = on_retry_timeout;
+        self
+    }
+
+    /// Sets the time limit within which [`Initiator::disk`](crate::Initiator::disk),
     /// [`Initiator::connect`](crate::Initiator::connect) and
     /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still appear:
     /// nothing listens, its name is not known, it refuses the login for now, or the unit is not
     /// there or not ready. An error that waiting does not change is returned immediately; a
-    /// password that is refused is tried seven times at most. Zero tries once. The URL may say
-    /// otherwise (`open_patience`).
+    /// password that is refused is tried seven times at most. Zero, the default, tries once. The URL may say
+    /// otherwise (`open_timeout`).
     #[doc(alias("retry", "timeout", "wait"))]
-    pub open_patience: Duration,
-    /// Interval at which an idle [`Disk`](crate::Disk) asks its unit for changes, 1 second to 1 day.
+    #[must_use]
+    pub const fn with_open_timeout(mut self, open_timeout: Duration) -> Self {
+        self.open_timeout = open_timeout;
+        self
+    }
+
+    /// Sets the interval at which an idle [`Disk`](crate::Disk) asks its unit for changes, 1 second to 1 day.
     /// `None`, the default, and zero mean never. The URL may say otherwise (`poll`).
     ///
     /// A unit reports only at the next command that it has another size, was reset, or has lost a
@@ -111,40 +204,52 @@ pub struct Options {
     /// It does not count as a request. A disk from [`Session::disk`](crate::Session::disk) never
     /// asks.
     #[doc(alias("keepalive", "path checker"))]
-    pub poll: Option<Duration>,
-    /// Retry of commands that the unit cannot take now: pauses and number of attempts.
-    pub retry: RetryOptions,
-    /// Reconnect of the lost sessions of a [`Disk`](crate::Disk): pauses and number of attempts.
-    #[doc(alias = "reconnect")]
-    pub reopening: ReopeningOptions,
-    /// Conditions under which a request is sent over a second session as well.
-    #[doc(alias("hedging", "failover"))]
-    pub lateness: LatenessOptions,
-    /// Time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one
-    /// is tried as well, up to 1 day (RFC 8305 §5). It applies to each session, also when one is
-    /// reconnected. With zero all portals are tried concurrently.
-    #[doc(alias = "happy eyeballs")]
-    pub portal_head_start: Duration,
-    /// Number of commands that a session, or a disk with all its sessions, may have in flight, 1 to
-    /// 2000; further ones wait. Task management and pings do not count.
+    #[must_use]
+    pub const fn with_poll(mut self, interval: Option<Duration>) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// Sets the number of commands that a session, or a disk with all its sessions, may have in flight, 1 to
+    /// 2000, 1024 by default; further ones wait. Task management and pings do not count.
     #[doc(alias("queue depth", "concurrency"))]
-    pub max_requests: usize,
-    /// Total size of the buffers of these requests, in bytes; further requests wait. One request
-    /// that exceeds the limit runs alone.
+    #[must_use]
+    pub const fn with_max_requests(mut self, max_requests: usize) -> Self {
+        self.max_requests = max_requests;
+        self
+    }
+
+    /// Sets the total size of the buffers of these requests, in bytes, 64 MiB by default; further requests wait. One
+    /// request that exceeds the limit runs alone.
     #[doc(alias = "memory")]
-    pub max_bytes_in_flight: usize,
-    /// The most bytes that a [`Disk`](crate::Disk) moves in one command, at least one block; longer
+    #[must_use]
+    pub const fn with_max_bytes_in_flight(mut self, max_bytes_in_flight: usize) -> Self {
+        self.max_bytes_in_flight = max_bytes_in_flight;
+        self
+    }
+
+    /// Sets the most bytes that a [`Disk`](crate::Disk) moves in one command, at least one block, 1 MiB by default; longer
     /// requests are split. The limit that the unit reports (VPD page B0) applies as well.
-    pub max_transfer: usize,
-    /// Class that limits the rate at which a [`Disk`](crate::Disk) reads and writes, over all its
-    /// sessions; usually one of a [`Shaper`](crate::Shaper). `None` sets no limit. Each request is
+    #[must_use]
+    pub const fn with_max_transfer(mut self, max_transfer: usize) -> Self {
+        self.max_transfer = max_transfer;
+        self
+    }
+
+    /// Sets the class that limits the rate at which a [`Disk`](crate::Disk) reads and writes, over all its
+    /// sessions; usually one of a [`Shaper`](crate::Shaper). `None`, the default, sets no limit. Each request is
     /// split so that it takes at most 50 ms at the highest rate of the class, but not below 4 KiB,
     /// and connections send at most a little faster than that rate (`SO_MAX_PACING_RATE`). Requests
     /// made directly to a session or a logical unit are not limited.
     #[doc(alias("rate limit", "throttle", "bandwidth"))]
-    pub class: Option<TrafficClass>,
-    /// Key that registers each session of a [`Disk`](crate::Disk) with the unit before anything is
-    /// written over it (persistent reservations, SPC-4 §5.13); [`NONE`](ReservationKey::NONE)
+    #[must_use]
+    pub fn with_class(mut self, class: Option<TrafficClass>) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Sets the key that registers each session of a [`Disk`](crate::Disk) with the unit before anything is
+    /// written over it (persistent reservations, SPC-4 §5.13); [`NONE`](ReservationKey::NONE), the default,
     /// registers none. The URL may say otherwise (`reservation_key`).
     ///
     /// If another host ends the registration, to fence this host off, all requests of the disk fail
@@ -157,67 +262,36 @@ pub struct Options {
     /// has then lost the key. Each host or process that must be fenced off separately needs a
     /// different key.
     #[doc(alias = "fencing")]
-    pub reservation_key: ReservationKey,
-}
-
-impl Default for Options {
-    /// Suits long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB in
-    /// flight, commands of up to 1 MiB, a patience of five minutes, and no wait for a target that
-    /// is not there when a disk is opened.
-    fn default() -> Self {
-        Self {
-            offer: Offer::default(),
-            timeouts: Timeouts::default(),
-            chap: None,
-            use_environment: true,
-            redirects: Redirects::default(),
-            isid: None,
-            socket: SocketOptions::default(),
-            tuning: Tuning::default(),
-            connections: 1,
-            connect_timeout: Duration::from_secs(10),
-            sessions: Sessions::default(),
-            patience: Duration::from_secs(300),
-            open_patience: Duration::ZERO,
-            poll: None,
-            retry: RetryOptions::default(),
-            reopening: ReopeningOptions::default(),
-            lateness: LatenessOptions::default(),
-            portal_head_start: Duration::from_millis(250),
-            max_requests: 1024,
-            max_bytes_in_flight: 64 << 20,
-            max_transfer: 1 << 20,
-            class: None,
-            reservation_key: ReservationKey::NONE,
-        }
+    #[must_use]
+    pub const fn with_reservation_key(mut self, reservation_key: ReservationKey) -> Self {
+        self.reservation_key = reservation_key;
+        self
     }
-}
 
-impl Options {
-    setters! {
-        with_offer(offer: Offer),
-        with_timeouts(timeouts: Timeouts),
-        with_chap(chap: Option<Chap>),
-        with_use_environment(use_environment: bool),
-        with_redirects(redirects: Redirects),
-        with_isid(isid: Option<[u8; 3]>),
-        with_socket(socket: SocketOptions),
-        with_tuning(tuning: Tuning),
-        with_connections(connections: u16),
-        with_connect_timeout(connect_timeout: Duration),
-        with_sessions(sessions: Sessions),
-        with_patience(patience: Duration),
-        with_open_patience(open_patience: Duration),
-        with_poll(poll: Option<Duration>),
-        with_retry(retry: RetryOptions),
-        with_reopening(reopening: ReopeningOptions),
-        with_lateness(lateness: LatenessOptions),
-        with_portal_head_start(portal_head_start: Duration),
-        with_max_requests(max_requests: usize),
-        with_max_bytes_in_flight(max_bytes_in_flight: usize),
-        with_max_transfer(max_transfer: usize),
-        with_class(class: Option<TrafficClass>),
-        with_reservation_key(reservation_key: ReservationKey),
+    /// Sets what few programs set.
+    #[must_use]
+    pub fn with_advanced(mut self, advanced: Advanced) -> Self {
+        self.advanced = advanced;
+        self
+    }
+
+    /// Returns the time limit of a disk for errors that may pass by themselves: see
+    /// [`with_retry_timeout`](Self::with_retry_timeout).
+    #[must_use]
+    pub const fn retry_timeout(&self) -> Duration {
+        self.retry_timeout
+    }
+
+    /// Returns the time limit to open something: see [`with_open_timeout`](Self::with_open_timeout).
+    #[must_use]
+    pub const fn open_timeout(&self) -> Duration {
+        self.open_timeout
+    }
+
+    /// Returns the total size of the buffers of requests in flight, in bytes.
+    #[must_use]
+    pub const fn max_bytes_in_flight(&self) -> usize {
+        self.max_bytes_in_flight
     }
 
     /// More crowd out others on the link.
@@ -242,16 +316,6 @@ impl Options {
         self.max_requests.clamp(1, Self::MAX_REQUESTS)
     }
 
-    /// `connect_timeout` within its range.
-    pub(crate) fn connect_limit(&self) -> Duration {
-        self.connect_timeout.min(MAX_TIME)
-    }
-
-    /// `portal_head_start` within its range.
-    pub(crate) fn head_start(&self) -> Duration {
-        self.portal_head_start.min(MAX_TIME)
-    }
-
     /// `poll` within its range, where the URL may say otherwise, in seconds.
     pub(crate) fn poll_interval(&self, of_url: Option<u32>) -> Option<Duration> {
         let of_url = of_url.map(|seconds| Duration::from_secs(seconds.into()));
@@ -260,12 +324,12 @@ impl Options {
     }
 
     /// What is done about requests that end badly or are late, where the URL may say otherwise.
-    pub(crate) fn policy(&self, patience: Option<Duration>) -> RequestPolicy {
+    pub(crate) fn policy(&self, retry_timeout: Option<Duration>) -> RequestPolicy {
         let reservation_key = Some(self.reservation_key).filter(|key| !key.is_none());
         RequestPolicy {
-            patience: patience.unwrap_or(self.patience),
-            retry: self.retry.in_range(),
-            lateness: self.lateness.in_range(),
+            patience: retry_timeout.unwrap_or(self.retry_timeout),
+            retry: self.advanced.retry_pauses,
+            hedge: self.advanced.hedge.in_range(),
             reservation_key,
             class: self.class.clone(),
         }
@@ -281,47 +345,18 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::back_off::BackOff;
+    use crate::options::hedge::HedgeOptions;
+    use crate::options::socket::SocketOptions;
 
     const EVER: Duration = Duration::MAX;
 
     #[test]
     fn what_is_out_of_range_counts_as_the_end_of_the_range() {
         let tick = Duration::from_millis(1);
-        let retry = RetryOptions::default().with_first_pause(EVER).in_range();
-        assert_eq!((retry.first_pause, retry.max_pause), (MAX_TIME, MAX_TIME));
-        let retry = retry.with_first_pause(Duration::ZERO).with_max_pause(Duration::ZERO);
-        assert_eq!((retry.in_range().first_pause, retry.in_range().max_pause), (tick, tick));
-
-        let reopening = ReopeningOptions::default()
-            .with_first_pause(EVER)
-            .with_jitter(200)
-            .with_max_tries(Some(0))
-            .in_range();
-        assert_eq!((reopening.first_pause, reopening.max_pause), (MAX_TIME, MAX_TIME));
-        assert_eq!((reopening.jitter, reopening.max_tries), (100, Some(1)));
-        let reopening = reopening.with_first_pause(Duration::ZERO).with_max_pause(Duration::ZERO);
-        assert_eq!(
-            (reopening.in_range().first_pause, reopening.in_range().max_pause),
-            (tick, tick)
-        );
-
-        let zero = LatenessOptions::default()
-            .with_min_late(Duration::ZERO)
-            .with_min_stuck(Duration::ZERO)
-            .with_stuck_factor(0)
-            .with_unknown(Duration::ZERO)
-            .in_range();
-        assert_eq!(
-            (zero.min_late, zero.min_stuck, zero.stuck_factor, zero.unknown),
-            (tick, tick, 1, tick)
-        );
-        let ever = zero.with_min_late(EVER).with_min_stuck(EVER).with_stuck_factor(u32::MAX);
-        let ever = ever.with_unknown(EVER).in_range();
-        assert_eq!((ever.min_late, ever.min_stuck), (MAX_TIME, MAX_TIME));
-        assert_eq!((ever.stuck_factor, ever.unknown), (1000, MAX_TIME));
-
-        let options = Options::default().with_connect_timeout(EVER).with_portal_head_start(EVER);
-        assert_eq!((options.connect_limit(), options.head_start()), (MAX_TIME, MAX_TIME));
+        let sockets = SocketOptions::default().with_connect_timeout(EVER);
+        let advanced = Advanced::default().with_sockets(sockets).with_portal_head_start(EVER);
+        assert_eq!((advanced.sockets.connect_limit(), advanced.head_start()), (MAX_TIME, MAX_TIME));
 
         let poll = |poll, of_url| Options::default().with_poll(poll).poll_interval(of_url);
         let second = Duration::from_secs(1);
@@ -337,30 +372,16 @@ mod tests {
     fn defaults_are_in_range_and_reach_the_policy() {
         let policy = Options::default().policy(None);
         assert_eq!(policy.patience, Duration::from_secs(300));
-        assert_eq!((policy.retry, policy.lateness), Default::default());
-        assert_eq!(ReopeningOptions::default().in_range(), ReopeningOptions::default());
-        let options = Options::default()
-            .with_patience(Duration::from_secs(7))
-            .with_retry(RetryOptions::default().with_max_pauses(3))
-            .with_lateness(LatenessOptions::default().with_stuck_factor(5));
+        assert_eq!(policy.hedge, HedgeOptions::default());
+        let second = Duration::from_secs(1);
+        assert_eq!(policy.retry, BackOff::new(second / 100, second));
+        let advanced = Advanced::default()
+            .with_retry_pauses(BackOff::new(second, second))
+            .with_hedge(HedgeOptions::default().with_min_stuck(5 * second));
+        let options = Options::default().with_retry_timeout(7 * second).with_advanced(advanced);
         let policy = options.policy(None);
-        assert_eq!(policy.patience, Duration::from_secs(7));
-        assert_eq!((policy.retry.max_pauses, policy.lateness.stuck_factor), (3, 5));
-        let of_the_url = Duration::from_secs(9);
-        assert_eq!(options.policy(Some(of_the_url)).patience, of_the_url);
-    }
-
-    /// Nothing is late or stuck before its time, and both follow what is measured.
-    #[test]
-    fn lateness_follows_what_is_measured_within_its_bounds() {
-        let lateness = LatenessOptions::default();
-        let millis = Duration::from_millis;
-        assert_eq!(lateness.late(None), millis(5000));
-        assert_eq!(lateness.late(Some(millis(10))), millis(100));
-        assert_eq!(lateness.late(Some(millis(400))), millis(400));
-        assert_eq!(lateness.stuck(None), millis(5000));
-        assert_eq!(lateness.stuck(Some(millis(10))), millis(1000));
-        assert_eq!(lateness.stuck(Some(millis(900))), millis(1800));
-        assert_eq!(lateness.with_stuck_factor(4).stuck(Some(millis(900))), millis(3600));
+        assert_eq!(policy.patience, 7 * second);
+        assert_eq!((policy.retry.first_pause, policy.hedge.min_stuck), (second, 5 * second));
+        assert_eq!(options.policy(Some(9 * second)).patience, 9 * second);
     }
 }

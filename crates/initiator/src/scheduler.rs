@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use iscsi_shaper::Rate;
+use iscsi_shaper::RateLimit;
 
 /// The future of [`Scheduler::grant`].
 pub type Granting<'a> = Pin<Box<dyn Future<Output = Charge> + Send + 'a>>;
@@ -23,7 +23,7 @@ pub trait Scheduler: fmt::Debug + Send + Sync {
 
     /// Returns the highest rate at this time. A disk splits its requests by this rate, and keeps as
     /// many of them waiting as may pass in one second.
-    fn ceil(&self) -> Rate;
+    fn ceil(&self) -> RateLimit;
 }
 
 /// The bytes that a request was charged with. A charge that is dropped before it is

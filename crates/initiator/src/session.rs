@@ -96,7 +96,7 @@ impl Common {
     pub(crate) fn connector(&self, segments: Segments) -> Connector {
         Connector {
             segments,
-            limit: self.options.connect_limit(),
+            limit: self.options.advanced.sockets.connect_limit(),
             network: Arc::clone(&self.network),
             tuning: self.options.tuning.clone(),
         }
@@ -276,7 +276,7 @@ impl Session {
     }
 
     /// Returns how many connections the session has (RFC 7143 §4.2.2), and why they are fewer than
-    /// [`Options::connections`]. All but the first one join while requests are already in flight.
+    /// [`Options::with_connections`]. All but the first one join while requests are already in flight.
     #[doc(alias = "MC/S")]
     pub fn connections(&self) -> Connections {
         self.shared.with_connections(|connections| connections.clone())

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use iscsi_shaper::{Class, ClassId, Grant, Rate, Statistics, Ticket, Tree, TreeError};
+use iscsi_shaper::{Class, ClassId, Grant, RateLimit, Statistics, Ticket, Tree, TreeError};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
@@ -19,11 +19,11 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Limits the rate of disks by classes that share a link: hierarchical token buckets. Clones are
 /// the same shaper.
 ///
-/// A disk gets its class by [`Options::class`](crate::Options::class). Classes may be added,
+/// A disk gets its class by [`Options::with_class`](crate::Options::with_class). Classes may be added,
 /// changed and removed while disks use them; each change applies immediately.
 ///
 /// ```
-/// use iscsi_initiator::shaping::{Class, Rate};
+/// use iscsi_initiator::shaping::{Class, RateLimit};
 /// use iscsi_initiator::{Initiator, Options, Shaper};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,8 +33,8 @@ const GRACE: Duration = Duration::from_millis(100);
 /// let options = Options::default().with_class(Some(shaper.traffic_class(id)));
 /// let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options)?;
 /// // At night there is more.
-/// shaper.change(shaper.root(), Class::new(Rate::Unlimited))?;
-/// shaper.change(id, backup.with_ceil(Rate::Unlimited))?;
+/// shaper.change(shaper.root(), Class::new(RateLimit::Unlimited))?;
+/// shaper.change(id, backup.with_ceil(RateLimit::Unlimited))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -97,7 +97,7 @@ impl Shaper {
         self.lock().tree.default_class()
     }
 
-    /// Returns a handle to a class for [`Options::class`](crate::Options::class). Each handle is
+    /// Returns a handle to a class for [`Options::with_class`](crate::Options::with_class). Each handle is
     /// [paused](TrafficClass::pause) and [closed](TrafficClass::close) separately. If the class is
     /// removed, its requests continue in the default class.
     #[must_use]
@@ -146,7 +146,7 @@ impl Shaper {
 
     /// Returns the highest rate of a class: its own limit or the lowest one above it.
     #[must_use]
-    pub fn ceil(&self, id: ClassId) -> Rate {
+    pub fn ceil(&self, id: ClassId) -> RateLimit {
         self.lock().tree.ceil(id)
     }
 
@@ -180,7 +180,7 @@ impl Scheduler for TreeClass {
         })
     }
 
-    fn ceil(&self) -> Rate {
+    fn ceil(&self) -> RateLimit {
         self.shaper.ceil(self.id)
     }
 }
@@ -320,7 +320,7 @@ mod tests {
         let waiting = tokio::spawn(pass(class.clone()));
         let other = tokio::spawn(pass(class));
         tokio::time::sleep(millis(10)).await;
-        shaper.change(shaper.root(), Class::new(Rate::Unlimited)).unwrap();
+        shaper.change(shaper.root(), Class::new(RateLimit::Unlimited)).unwrap();
         assert_eq!((waiting.await.unwrap(), other.await.unwrap()), (millis(10), millis(10)));
     }
 

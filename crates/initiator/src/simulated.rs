@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use iscsi_pdu::{IscsiName, TargetAddress};
+use iscsi_session::Timeouts;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::link::{Link, Properties};
@@ -216,9 +217,11 @@ async fn disk_of(config: TargetConfig, properties: Properties) -> (Simulated, Di
     let network = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], properties);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let mut options = Options { use_environment: false, ..Options::default() };
-    options.sessions = Sessions::Fixed(1);
-    options.timeouts.nop_interval = Some(Duration::from_secs(1));
-    options.timeouts.nop_response = Duration::from_secs(1);
+    options = options.with_sessions(Sessions::Fixed(1)).with_timeouts(
+        Timeouts::default()
+            .with_nop_interval(Some(Duration::from_secs(1)))
+            .with_nop_response(Duration::from_secs(1)),
+    );
     let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
     let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
     let disk = open::open(&node, url).await.unwrap();

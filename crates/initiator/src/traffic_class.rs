@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_shaper::{Bandwidth, Class, Rate};
+use iscsi_shaper::{Class, Rate, RateLimit};
 use tokio::sync::watch;
 
 use crate::class_waits::ClassWaits;
@@ -16,7 +16,7 @@ const PACING_MARGIN: u64 = 20;
 /// A request of 4 KiB, the shortest that one is split into, in [`Class::TIME_SLICE`]; bits a second.
 const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 
-/// A class of requests that share a rate, for [`Options::class`](crate::Options::class). Clones are
+/// A class of requests that share a rate, for [`Options::with_class`](crate::Options::with_class). Clones are
 /// the same class.
 ///
 /// Most classes belong to a [`Shaper`](crate::Shaper) of this process. If another process limits
@@ -25,7 +25,7 @@ const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use iscsi_initiator::shaping::{Charge, Granting, Rate, Scheduler};
+/// use iscsi_initiator::shaping::{Charge, Granting, RateLimit, Scheduler};
 /// use iscsi_initiator::{Options, TrafficClass};
 ///
 /// /// Asks the process that limits the rate.
@@ -38,8 +38,8 @@ const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 ///         Box::pin(async move { Charge::new(bytes, |moved| println!("{moved} bytes")) })
 ///     }
 ///
-///     fn ceil(&self) -> Rate {
-///         Rate::Unlimited
+///     fn ceil(&self) -> RateLimit {
+///         RateLimit::Unlimited
 ///     }
 /// }
 ///
@@ -90,7 +90,7 @@ impl TrafficClass {
 
     /// Returns the highest rate at this time.
     #[must_use]
-    pub fn ceil(&self) -> Rate {
+    pub fn ceil(&self) -> RateLimit {
         self.scheduler.ceil()
     }
 
@@ -131,10 +131,10 @@ impl TrafficClass {
     /// The rate at which a connection is to send, so that what passes at once does not leave the host at once;
     /// `None` for as fast as it can. A little above the ceil, which is kept without it, and not so slow that
     /// what is not ruled waits for long behind a request.
-    pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
+    pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         let ceil = self.ceil().bits_per_second().filter(|ceil| *ceil > 0)?;
         let rate = (ceil + ceil / PACING_MARGIN).max(MIN_PACING_RATE);
-        Bandwidth::from_bits_per_second(rate).ok()
+        Rate::from_bits_per_second(rate).ok()
     }
 
     /// The time so far in which requests of this handle have waited for their turn, also because it was paused.
@@ -166,7 +166,7 @@ mod tests {
             let shaper = Shaper::new(Class::new(text.parse().unwrap())).unwrap();
             shaper.traffic_class(shaper.default_class()).pacing_rate()
         };
-        let bits = |bits| Bandwidth::from_bits_per_second(bits).ok();
+        let bits = |bits| Rate::from_bits_per_second(bits).ok();
         assert_eq!(rate("off"), None);
         assert_eq!(rate("100mbit"), bits(105_000_000));
         assert_eq!(rate("1kbit"), bits(655_360));

@@ -29,11 +29,11 @@
 //! | `max_outstanding_r2t` | 1 to 65535 |
 //! | `timeout` | time limit of a command, in seconds; 0 for none |
 //! | `login_timeout` | time limit of connect and login together, in seconds, from 1 on |
-//! | `patience` | how long a disk waits for what may pass by itself, in seconds; see [`Options::patience`](crate::Options::patience) |
-//! | `open_patience` | how long to retry while a target is not there yet, in seconds; see [`Options::open_patience`](crate::Options::open_patience) |
-//! | `poll` | interval at which an idle disk asks its unit for changes, in seconds, 0 for never; see [`Options::poll`](crate::Options::poll) |
+//! | `retry_timeout` | how long a disk waits for what may pass by itself, in seconds; see [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Also called `patience` |
+//! | `open_timeout` | how long to retry while a target is not there yet, in seconds; see [`Options::with_open_timeout`](crate::Options::with_open_timeout). Also called `open_patience` |
+//! | `poll` | interval at which an idle disk asks its unit for changes, in seconds, 0 for never; see [`Options::with_poll`](crate::Options::with_poll) |
 //! | `force_usn` | the unit serial number that the unit must have |
-//! | `reservation_key` | `0x1a2b`: the key that registers a disk with its unit; see [`Options::reservation_key`](crate::Options::reservation_key) |
+//! | `reservation_key` | `0x1a2b`: the key that registers a disk with its unit; see [`Options::with_reservation_key`](crate::Options::with_reservation_key) |
 //! | `portal` | one more portal of the same unit, `HOST[:PORT]`; may be given several times |
 //! | `portals` | `auto`: use every portal that the target reports for itself |
 //!

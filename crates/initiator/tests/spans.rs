@@ -15,7 +15,8 @@ mod support;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_initiator::{Advanced, Disk, Options, Sessions};
+use iscsi_session::Offer;
 use iscsi_testkit::config::Chap;
 use iscsi_testkit::target::ConnId;
 use support::{Rig, TARGET, initiator, soon, until};
@@ -63,9 +64,10 @@ async fn open(name: &str) -> (Rig, Disk) {
         config.keys.default_time2wait = 0;
     })
     .await;
-    let mut options = Options::default();
-    (options.sessions, options.connections) = (Sessions::Fixed(2), 2);
-    options.offer.default_time2wait = 0;
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(2))
+        .with_connections(2)
+        .with_advanced(Advanced::default().with_offer(Offer::default().with_default_time2wait(0)));
     let url = format!("iscsi://user%{SECRET}@{}/{name}/0", rig.server.address());
     let disk = soon(initiator(options).disk(url)).await.unwrap();
     let are_joined = || disk.sessions().iter().all(|session| session.connections().open == 2);

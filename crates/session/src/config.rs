@@ -78,37 +78,161 @@ pub enum SessionKind {
 ///
 /// A proposal is not a result: what holds after login is in [`crate::Negotiated`].
 /// ErrorRecoveryLevel is always proposed as 0.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offer {
-    /// HeaderDigest (§13.1). Discovery sessions always propose None.
-    pub header_digest: DigestOffer,
-    /// DataDigest (§13.1). Discovery sessions always propose None.
-    pub data_digest: DigestOffer,
-    /// MaxConnections, 1 to 65535 (§13.2).
-    pub max_connections: u16,
-    /// InitialR2T (§13.10); No lets writes start without a round trip.
-    pub initial_r2t: bool,
-    /// ImmediateData (§13.11).
-    pub immediate_data: bool,
-    /// MaxRecvDataSegmentLength declared to the target, bytes, 512 to 2^24-1 (§13.12).
-    pub max_recv_data_segment_length: u32,
-    /// MaxBurstLength, bytes, 512 to 2^24-1 (§13.13).
-    pub max_burst_length: u32,
-    /// FirstBurstLength, bytes, 512 to 2^24-1, at most `max_burst_length` (§13.14).
-    pub first_burst_length: u32,
-    /// DefaultTime2Wait, seconds, 0 to 3600 (§13.15).
-    pub default_time2wait: u16,
-    /// DefaultTime2Retain, seconds, 0 to 3600 (§13.16).
-    pub default_time2retain: u16,
-    /// MaxOutstandingR2T, 1 to 65535 (§13.17).
-    pub max_outstanding_r2t: u16,
-    /// DataPDUInOrder (§13.18).
-    pub data_pdu_in_order: bool,
-    /// DataSequenceInOrder (§13.19).
-    pub data_sequence_in_order: bool,
-    /// iSCSIProtocolLevel to propose, 0 to 31; `None` does not send the key (RFC 7144).
-    pub protocol_level: Option<u8>,
+    pub(crate) header_digest: DigestOffer,
+    pub(crate) data_digest: DigestOffer,
+    pub(crate) max_connections: u16,
+    pub(crate) initial_r2t: bool,
+    pub(crate) immediate_data: bool,
+    pub(crate) max_recv_data_segment_length: u32,
+    pub(crate) max_burst_length: u32,
+    pub(crate) first_burst_length: u32,
+    pub(crate) default_time2wait: u16,
+    pub(crate) default_time2retain: u16,
+    pub(crate) max_outstanding_r2t: u16,
+    pub(crate) data_pdu_in_order: bool,
+    pub(crate) data_sequence_in_order: bool,
+    pub(crate) protocol_level: Option<u8>,
+}
+
+impl Offer {
+    /// Sets HeaderDigest (§13.1). Discovery sessions always propose None.
+    #[must_use]
+    pub const fn with_header_digest(mut self, header_digest: DigestOffer) -> Self {
+        self.header_digest = header_digest;
+        self
+    }
+
+    /// Sets DataDigest (§13.1). Discovery sessions always propose None.
+    #[must_use]
+    pub const fn with_data_digest(mut self, data_digest: DigestOffer) -> Self {
+        self.data_digest = data_digest;
+        self
+    }
+
+    /// Sets MaxConnections, 1 to 65535 (§13.2).
+    #[must_use]
+    pub const fn with_max_connections(mut self, max_connections: u16) -> Self {
+        self.max_connections = max_connections;
+        self
+    }
+
+    /// Sets InitialR2T (§13.10); No lets writes start without a round trip.
+    #[must_use]
+    pub const fn with_initial_r2t(mut self, initial_r2t: bool) -> Self {
+        self.initial_r2t = initial_r2t;
+        self
+    }
+
+    /// Sets ImmediateData (§13.11).
+    #[must_use]
+    pub const fn with_immediate_data(mut self, immediate_data: bool) -> Self {
+        self.immediate_data = immediate_data;
+        self
+    }
+
+    /// Sets MaxRecvDataSegmentLength as declared to the target, bytes, 512 to 2^24-1 (§13.12).
+    #[must_use]
+    pub const fn with_max_recv_data_segment_length(
+        mut self,
+        max_recv_data_segment_length: u32,
+    ) -> Self {
+        self.max_recv_data_segment_length = max_recv_data_segment_length;
+        self
+    }
+
+    /// Sets MaxBurstLength, bytes, 512 to 2^24-1 (§13.13).
+    #[must_use]
+    pub const fn with_max_burst_length(mut self, max_burst_length: u32) -> Self {
+        self.max_burst_length = max_burst_length;
+        self
+    }
+
+    /// Sets FirstBurstLength, bytes, 512 to 2^24-1, at most MaxBurstLength (§13.14).
+    #[must_use]
+    pub const fn with_first_burst_length(mut self, first_burst_length: u32) -> Self {
+        self.first_burst_length = first_burst_length;
+        self
+    }
+
+    /// Sets DefaultTime2Wait, seconds, 0 to 3600 (§13.15).
+    #[must_use]
+    pub const fn with_default_time2wait(mut self, default_time2wait: u16) -> Self {
+        self.default_time2wait = default_time2wait;
+        self
+    }
+
+    /// Sets DefaultTime2Retain, seconds, 0 to 3600 (§13.16).
+    #[must_use]
+    pub const fn with_default_time2retain(mut self, default_time2retain: u16) -> Self {
+        self.default_time2retain = default_time2retain;
+        self
+    }
+
+    /// Sets MaxOutstandingR2T, 1 to 65535 (§13.17).
+    #[must_use]
+    pub const fn with_max_outstanding_r2t(mut self, max_outstanding_r2t: u16) -> Self {
+        self.max_outstanding_r2t = max_outstanding_r2t;
+        self
+    }
+
+    /// Sets DataPDUInOrder (§13.18).
+    #[must_use]
+    pub const fn with_data_pdu_in_order(mut self, data_pdu_in_order: bool) -> Self {
+        self.data_pdu_in_order = data_pdu_in_order;
+        self
+    }
+
+    /// Sets DataSequenceInOrder (§13.19).
+    #[must_use]
+    pub const fn with_data_sequence_in_order(mut self, data_sequence_in_order: bool) -> Self {
+        self.data_sequence_in_order = data_sequence_in_order;
+        self
+    }
+
+    /// Sets the iSCSIProtocolLevel to propose, 0 to 31; `None` does not send the key (RFC 7144).
+    #[must_use]
+    pub const fn with_protocol_level(mut self, protocol_level: Option<u8>) -> Self {
+        self.protocol_level = protocol_level;
+        self
+    }
+
+    /// Returns MaxConnections.
+    #[must_use]
+    pub const fn max_connections(&self) -> u16 {
+        self.max_connections
+    }
+
+    /// Returns InitialR2T.
+    #[must_use]
+    pub const fn initial_r2t(&self) -> bool {
+        self.initial_r2t
+    }
+
+    /// Returns MaxRecvDataSegmentLength, bytes.
+    #[must_use]
+    pub const fn max_recv_data_segment_length(&self) -> u32 {
+        self.max_recv_data_segment_length
+    }
+
+    /// Returns MaxBurstLength, bytes.
+    #[must_use]
+    pub const fn max_burst_length(&self) -> u32 {
+        self.max_burst_length
+    }
+
+    /// Returns FirstBurstLength, bytes.
+    #[must_use]
+    pub const fn first_burst_length(&self) -> u32 {
+        self.first_burst_length
+    }
+
+    /// Returns MaxOutstandingR2T.
+    #[must_use]
+    pub const fn max_outstanding_r2t(&self) -> u16 {
+        self.max_outstanding_r2t
+    }
 }
 
 /// The greatest length of a burst that is proposed, bytes: the largest multiple of 4096 that a 24-bit length can hold.
@@ -216,23 +340,62 @@ impl TargetCredentials {
 }
 
 /// Time limits; `None` waits for ever.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// From the request for a connection to full feature phase.
-    pub login: Duration,
-    /// From submission of a command to its status, unless the command says otherwise. SYNCHRONIZE CACHE may take ten
-    /// times as long: what it takes depends on all that lies in the cache, and one that is given up has to begin again.
-    pub command: Option<Duration>,
-    /// From a task management request to its response, before the session is dropped.
-    pub task_management: Duration,
-    /// Silence from the target before a NOP-Out asks for a sign of life.
-    pub nop_interval: Option<Duration>,
-    /// From that NOP-Out to any PDU from the target, before the connection counts as lost; but see
+    pub(crate) login: Duration,
+    pub(crate) command: Option<Duration>,
+    pub(crate) task_management: Duration,
+    pub(crate) nop_interval: Option<Duration>,
+    pub(crate) nop_response: Duration,
+    pub(crate) logout: Duration,
+}
+
+impl Timeouts {
+    /// Sets the time from the request for a connection to full feature phase (15 s by default).
+    #[must_use]
+    pub const fn with_login(mut self, login: Duration) -> Self {
+        self.login = login;
+        self
+    }
+
+    /// Sets the time from submission of a command to its status, unless the command says otherwise (60 s by default;
+    /// `None` sets no limit). SYNCHRONIZE CACHE may take ten times as long: what it takes depends on all that lies in the cache, and one that is given up has to begin again.
+    #[must_use]
+    pub const fn with_command(mut self, command: Option<Duration>) -> Self {
+        self.command = command;
+        self
+    }
+
+    /// Sets the time from a task management request to its response, after which the session is dropped (10 s by
+    /// default).
+    #[must_use]
+    pub const fn with_task_management(mut self, task_management: Duration) -> Self {
+        self.task_management = task_management;
+        self
+    }
+
+    /// Sets the silence from the target after which a NOP-Out asks for a sign of life (15 s by default; `None` never asks).
+    #[must_use]
+    pub const fn with_nop_interval(mut self, nop_interval: Option<Duration>) -> Self {
+        self.nop_interval = nop_interval;
+        self
+    }
+
+    /// Sets the time from that NOP-Out to any PDU from the target, after which the connection counts as lost (30 s by
+    /// default); but see
     /// [`Session::host_acknowledges`](crate::Session::host_acknowledges).
-    pub nop_response: Duration,
-    /// From the logout request to its response.
-    pub logout: Duration,
+    #[must_use]
+    pub const fn with_nop_response(mut self, nop_response: Duration) -> Self {
+        self.nop_response = nop_response;
+        self
+    }
+
+    /// Sets the time from the logout request to its response (5 s by default).
+    #[must_use]
+    pub const fn with_logout(mut self, logout: Duration) -> Self {
+        self.logout = logout;
+        self
+    }
 }
 
 impl Timeouts {

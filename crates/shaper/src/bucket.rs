@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::rate::Rate;
+use crate::rate_limit::RateLimit;
 
 /// Tokens in a byte. A token is 10^-9 bit: so a rate in bits a second brings whole tokens in each
 /// nanosecond, and nothing is ever rounded.
@@ -14,7 +14,7 @@ const TOKENS_A_BYTE: i128 = 8_000_000_000;
 /// time no more than rate x time + depth + one request passes, whatever the length of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
-    rate: Rate,
+    rate: RateLimit,
     /// Where it is full, tokens.
     full: i128,
     /// Less than none is a debt.
@@ -28,7 +28,7 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A full bucket of so many bytes.
-    pub(crate) fn new(rate: Rate, depth: u64, now: Instant) -> Self {
+    pub(crate) fn new(rate: RateLimit, depth: u64, now: Instant) -> Self {
         let full = tokens(depth);
         let mut bucket = Self { rate, full, tokens: full, counted: now, ready: None };
         bucket.foresee();
@@ -37,12 +37,12 @@ impl Bucket {
 
     /// Counts what has come by now, up to the depth.
     pub(crate) fn fill(&mut self, now: Instant) {
-        self.fill_beyond(now, Rate::Zero);
+        self.fill_beyond(now, RateLimit::Zero);
     }
 
     /// The same; but what has come at this rate counts without regard to the depth, since it could not be
     /// spent.
-    pub(crate) fn fill_beyond(&mut self, now: Instant, rate: Rate) {
+    pub(crate) fn fill_beyond(&mut self, now: Instant, rate: RateLimit) {
         let time = now.saturating_duration_since(self.counted);
         if time.is_zero() {
             return;
@@ -67,19 +67,19 @@ impl Bucket {
     /// Finds out when something may pass, since the tokens are not what came of them by time alone.
     fn foresee(&mut self) {
         self.ready = match self.rate {
-            Rate::Zero => None,
-            Rate::Limited(rate) if self.tokens < 0 => {
+            RateLimit::Zero => None,
+            RateLimit::Limited(rate) if self.tokens < 0 => {
                 let time = self.tokens.unsigned_abs().div_ceil(rate.bits_per_second().into());
                 let time = u64::try_from(time).map(Duration::from_nanos).ok();
                 time.and_then(|time| self.counted.checked_add(time))
             }
-            Rate::Limited(_) | Rate::Unlimited => Some(self.counted),
+            RateLimit::Limited(_) | RateLimit::Unlimited => Some(self.counted),
         };
     }
 
     /// So many bytes pass.
     pub(crate) fn charge(&mut self, bytes: u64) {
-        if matches!(self.rate, Rate::Limited(_)) {
+        if matches!(self.rate, RateLimit::Limited(_)) {
             self.tokens = self.tokens.saturating_sub(tokens(bytes));
             self.foresee();
         }
@@ -87,7 +87,7 @@ impl Bucket {
 
     /// So many bytes have been charged, and have not passed.
     pub(crate) fn refund(&mut self, bytes: u64) {
-        if matches!(self.rate, Rate::Limited(_)) && self.tokens < self.full {
+        if matches!(self.rate, RateLimit::Limited(_)) && self.tokens < self.full {
             self.tokens = self.tokens.saturating_add(tokens(bytes)).min(self.full);
             self.foresee();
         }
@@ -95,13 +95,13 @@ impl Bucket {
 
     /// Another rate and depth from now on. What was saved up stays as far as the new depth holds it. A debt
     /// takes no longer than it would have: it was made at the old rate.
-    pub(crate) fn change(&mut self, rate: Rate, depth: u64, now: Instant) {
+    pub(crate) fn change(&mut self, rate: RateLimit, depth: u64, now: Instant) {
         self.fill(now);
         let was = std::mem::replace(&mut self.rate, rate);
         self.full = tokens(depth);
         self.tokens = match (was, rate) {
-            (Rate::Unlimited, _) => self.full,
-            (Rate::Limited(old), Rate::Limited(new)) if self.tokens < 0 && new < old => {
+            (RateLimit::Unlimited, _) => self.full,
+            (RateLimit::Limited(old), RateLimit::Limited(new)) if self.tokens < 0 && new < old => {
                 let (old, new) = (old.bits_per_second().into(), new.bits_per_second().into());
                 scaled(self.tokens, new, old)
             }
@@ -117,7 +117,7 @@ fn scaled(tokens: i128, new: i128, old: i128) -> i128 {
 }
 
 /// The tokens that come in a time.
-fn gain(rate: Rate, time: Duration) -> i128 {
+fn gain(rate: RateLimit, time: Duration) -> i128 {
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let rate = rate.bits_per_second().unwrap_or(0);
     // No time and no rate is so long or high that this is too much.
@@ -130,7 +130,7 @@ fn tokens(bytes: u64) -> i128 {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_tuner::Bandwidth;
+    use iscsi_rate::Rate;
 
     use super::*;
 
@@ -139,7 +139,7 @@ mod tests {
         Instant::now()
     }
 
-    fn rate(text: &str) -> Rate {
+    fn rate(text: &str) -> RateLimit {
         text.parse().unwrap()
     }
 
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn very_small_and_very_large_numbers_are_counted() {
         let begin = start();
-        let mut bucket = Bucket::new(Bandwidth::MAX.into(), u64::MAX, begin);
+        let mut bucket = Bucket::new(Rate::MAX.into(), u64::MAX, begin);
         for _ in 0..4 {
             bucket.charge(u64::MAX);
         }
@@ -175,7 +175,7 @@ mod tests {
         bucket.fill(begin);
         assert!(bucket.is_ready(bucket.counted), "time does not go back");
 
-        let mut bucket = Bucket::new(Bandwidth::MIN.into(), 0, begin);
+        let mut bucket = Bucket::new(Rate::MIN.into(), 0, begin);
         bucket.charge(1);
         assert_eq!(bucket.ready_at(), Some(begin + Duration::from_millis(8)));
         bucket.charge(u64::MAX);
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(bucket.ready_at(), Some(begin + Duration::from_secs(1)), "as at 8 Mbit/s");
         bucket.change(rate("2kbit"), 0, begin);
         assert_eq!(bucket.ready_at(), Some(begin + Duration::from_millis(500)));
-        bucket.change(Rate::Unlimited, 0, begin);
+        bucket.change(RateLimit::Unlimited, 0, begin);
         assert!(bucket.is_ready(bucket.counted));
         bucket.charge(u64::MAX);
         bucket.change(rate("8mbit"), 7, begin);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_rate_of_nothing_brings_nothing() {
         let begin = start();
-        let mut bucket = Bucket::new(Rate::Zero, 1000, begin);
+        let mut bucket = Bucket::new(RateLimit::Zero, 1000, begin);
         bucket.fill(begin + Duration::from_secs(1));
         assert!(!bucket.is_ready(bucket.counted));
         assert_eq!(bucket.ready_at(), None);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use iscsi_tuner::Bandwidth;
+use iscsi_rate::Rate;
 use thiserror::Error;
 
-use crate::rate::Rate;
+use crate::rate_limit::RateLimit;
 
 /// A class of requests: its share of the link, which may change at any time.
 ///
@@ -13,22 +13,22 @@ use crate::rate::Rate;
 /// ceil. The terms are those of `tc-htb(8)`.
 ///
 /// ```
-/// use iscsi_shaper::{Class, Rate};
+/// use iscsi_shaper::{Class, RateLimit};
 ///
 /// let backup = Class::new("1mbit".parse()?).with_ceil("10mbit".parse()?).with_priority(3);
 /// assert_eq!(backup.check(), Ok(()));
-/// assert!(backup.with_ceil(Rate::Zero).check().is_err());
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// assert!(backup.with_ceil(RateLimit::Zero).check().is_err());
+/// # Ok::<(), iscsi_rate::RateError>(())
 /// ```
 #[doc(alias("throttle", "rate limit", "bandwidth limit"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Class {
-    /// The guaranteed rate. With [`Rate::Zero`] it lives on what it borrows.
-    pub rate: Rate,
+    /// The guaranteed rate. With [`RateLimit::Zero`] it lives on what it borrows.
+    pub rate: RateLimit,
     /// The rate that the class does not exceed, borrowed or not: at least `rate`. The rates and ceils
     /// above it count as well; what they have held back of `rate` comes later, beyond this.
-    pub ceil: Rate,
+    pub ceil: RateLimit,
     /// The bytes of `rate` that the class may save up while it is idle; `None` for what `rate`
     /// brings in [`TIME_SLICE`](Self::TIME_SLICE). A request that comes late, after a late timer for
     /// example, loses what exceeds it.
@@ -54,9 +54,9 @@ pub enum ClassError {
     #[error("the rate of {rate} exceeds the ceil of {ceil}; raise the ceil, or lower the rate")]
     RateAboveCeil {
         /// The rate that was requested.
-        rate: Rate,
+        rate: RateLimit,
         /// The ceil that was requested.
-        ceil: Rate,
+        ceil: RateLimit,
     },
     /// Requests would wait for ever.
     #[error(
@@ -80,13 +80,13 @@ impl Class {
 
     /// A class with this rate, which borrows nothing.
     #[must_use]
-    pub const fn new(rate: Rate) -> Self {
+    pub const fn new(rate: RateLimit) -> Self {
         Self { rate, ceil: rate, burst: None, cburst: None, priority: 0, weight: None }
     }
 
     /// Sets [`ceil`](Self::ceil).
     #[must_use]
-    pub const fn with_ceil(mut self, ceil: Rate) -> Self {
+    pub const fn with_ceil(mut self, ceil: RateLimit) -> Self {
         self.ceil = ceil;
         self
     }
@@ -124,7 +124,7 @@ impl Class {
     /// # Errors
     /// [`ClassError`].
     pub fn check(&self) -> Result<(), ClassError> {
-        if self.ceil == Rate::Zero {
+        if self.ceil == RateLimit::Zero {
             return Err(ClassError::NothingPasses);
         }
         if self.rate > self.ceil {
@@ -149,7 +149,7 @@ impl Class {
         self.cburst.unwrap_or_else(|| Self::default_depth(self.ceil))
     }
 
-    fn default_depth(rate: Rate) -> u64 {
+    fn default_depth(rate: RateLimit) -> u64 {
         // A bucket without a limit has no depth.
         rate.bytes_in(Self::TIME_SLICE).unwrap_or(0)
     }
@@ -157,9 +157,9 @@ impl Class {
     /// Its share of what is borrowed, at least 1.
     pub(crate) fn share(&self) -> u64 {
         let of_rate = || match self.rate {
-            Rate::Zero => Bandwidth::MIN.bits_per_second(),
-            Rate::Limited(rate) => rate.bits_per_second(),
-            Rate::Unlimited => Bandwidth::MAX.bits_per_second(),
+            RateLimit::Zero => Rate::MIN.bits_per_second(),
+            RateLimit::Limited(rate) => rate.bits_per_second(),
+            RateLimit::Unlimited => Rate::MAX.bits_per_second(),
         };
         self.weight.unwrap_or_else(of_rate).max(1)
     }
@@ -169,7 +169,7 @@ impl Class {
 mod tests {
     use super::*;
 
-    fn rate(text: &str) -> Rate {
+    fn rate(text: &str) -> RateLimit {
         text.parse().unwrap()
     }
 
@@ -177,9 +177,9 @@ mod tests {
     fn settings_that_contradict_themselves_are_refused() {
         let class = Class::new(rate("4mbit")).with_ceil(rate("10mbit"));
         assert_eq!(class.check(), Ok(()));
-        assert_eq!(Class::new(Rate::Unlimited).check(), Ok(()));
-        assert_eq!(Class::new(Rate::Zero).with_ceil(Rate::Unlimited).check(), Ok(()));
-        assert_eq!(Class::new(Rate::Zero).check(), Err(ClassError::NothingPasses));
+        assert_eq!(Class::new(RateLimit::Unlimited).check(), Ok(()));
+        assert_eq!(Class::new(RateLimit::Zero).with_ceil(RateLimit::Unlimited).check(), Ok(()));
+        assert_eq!(Class::new(RateLimit::Zero).check(), Err(ClassError::NothingPasses));
         let (rate, ceil) = (rate("4mbit"), rate("3mbit"));
         assert_eq!(class.with_ceil(ceil).check(), Err(ClassError::RateAboveCeil { rate, ceil }));
         assert_eq!(class.with_priority(7).check(), Ok(()));

@@ -11,7 +11,7 @@
 //! - What has no class waits in the [default class](Tree::default_class): nothing passes for free.
 //! - What is borrowed is shared out in proportion to the rates, or to weights, of whatever size.
 //!
-//! Rates are bits a second ([`Rate`]); requests and buckets are bytes. Within any time, a class sends at
+//! Rates are bits a second ([`RateLimit`]); requests and buckets are bytes. Within any time, a class sends at
 //! most what its ceil brings, its cburst and one request: a class that is not in debt may send a request of
 //! any size, and later requests wait until the debt is paid. Only what a ceil above has held back of its
 //! rate comes on top of that, later; nothing does at the root.
@@ -47,15 +47,15 @@ mod class_id;
 mod deficit;
 mod node;
 mod queue;
-mod rate;
+mod rate_limit;
 mod schedule;
 mod statistics;
 mod tree;
 
 pub use class::{Class, ClassError};
 pub use class_id::ClassId;
-pub use iscsi_tuner::{Bandwidth, BandwidthError};
-pub use rate::Rate;
+pub use iscsi_rate::{Rate, RateError};
+pub use rate_limit::RateLimit;
 pub use schedule::{Grant, Ticket};
 pub use statistics::{Statistics, Volume};
 pub use tree::{Tree, TreeError};

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use iscsi_tuner::Bandwidth;
+use iscsi_rate::Rate;
 use thiserror::Error;
 
 use crate::class::{Class, ClassError};
 use crate::class_id::ClassId;
 use crate::node::Node;
-use crate::rate::Rate;
+use crate::rate_limit::RateLimit;
 use crate::statistics::Statistics;
 
 /// The place of the root.
@@ -60,10 +60,10 @@ pub enum TreeError {
         "the rates of the classes are {sum} bit/s together, their parent's is {parent}; lower them, or raise that first"
     )]
     Overcommitted {
-        /// The rates of the children, bits a second; of those without a limit, [`Bandwidth::MAX`].
+        /// The rates of the children, bits a second; of those without a limit, [`Rate::MAX`].
         sum: u64,
         /// The rate of the parent.
-        parent: Rate,
+        parent: RateLimit,
     },
     /// There is an end to levels.
     #[error("a tree has {} levels at most", Tree::MAX_LEVELS)]
@@ -99,7 +99,7 @@ impl Tree {
             held: Vec::new(),
             elections: 0,
         };
-        let spare = Class::new(Rate::Zero).with_ceil(Rate::Unlimited);
+        let spare = Class::new(RateLimit::Zero).with_ceil(RateLimit::Unlimited);
         tree.insert(ROOT, spare.with_priority(Class::LAST_PRIORITY), now);
         Ok(tree)
     }
@@ -208,13 +208,13 @@ impl Tree {
 
     /// The most that a class may send: its ceil, or the narrowest above it.
     #[must_use]
-    pub fn ceil(&self, id: ClassId) -> Rate {
+    pub fn ceil(&self, id: ClassId) -> RateLimit {
         let limit = |slot: usize| {
             let class = self.nodes[slot].class;
             // The root has nobody to borrow from.
             if slot == ROOT { class.rate } else { class.ceil }
         };
-        self.path(self.leaf(id)).map(limit).min().unwrap_or(Rate::Unlimited)
+        self.path(self.leaf(id)).map(limit).min().unwrap_or(RateLimit::Unlimited)
     }
 
     /// The longest that a request of a class should be, bytes: what its [ceil](Self::ceil) passes in
@@ -267,19 +267,19 @@ impl Tree {
 
 /// Whether the settings agree with each other, and let something pass.
 fn check(class: &Class, is_root: bool) -> Result<(), ClassError> {
-    if is_root && class.rate == Rate::Zero {
+    if is_root && class.rate == RateLimit::Zero {
         return Err(ClassError::NothingPasses);
     }
     class.check()
 }
 
 /// Whether a parent can guarantee these rates.
-fn check_sum(rates: impl Iterator<Item = Rate>, parent: Rate) -> Result<(), TreeError> {
+fn check_sum(rates: impl Iterator<Item = RateLimit>, parent: RateLimit) -> Result<(), TreeError> {
     let Some(limit) = parent.bits_per_second() else { return Ok(()) };
-    let bits = |rate: Rate| rate.bits_per_second().unwrap_or(Bandwidth::MAX.bits_per_second());
+    let bits = |rate: RateLimit| rate.bits_per_second().unwrap_or(Rate::MAX.bits_per_second());
     let (mut sum, mut is_unlimited) = (0_u64, false);
     for rate in rates {
-        is_unlimited |= rate == Rate::Unlimited;
+        is_unlimited |= rate == RateLimit::Unlimited;
         sum = sum.saturating_add(bits(rate));
     }
     if sum > limit || is_unlimited {

@@ -7,7 +7,7 @@ mod simulated;
 
 use std::time::Duration;
 
-use iscsi_shaper::{Bandwidth, Class, ClassId, Rate};
+use iscsi_shaper::{Class, ClassId, Rate, RateLimit};
 use proptest::prelude::*;
 
 use crate::simulated::{Client, Simulation};
@@ -54,8 +54,8 @@ struct Built {
     has_children: bool,
 }
 
-fn limited(bits: u64) -> Rate {
-    Bandwidth::from_bits_per_second(bits).map_or(Rate::Zero, Rate::Limited)
+fn limited(bits: u64) -> RateLimit {
+    Rate::from_bits_per_second(bits).map_or(RateLimit::Zero, RateLimit::Limited)
 }
 
 fn build(planned: &[Planned]) -> (Simulation, Vec<Built>) {
@@ -148,7 +148,7 @@ proptest! {
     ) {
         let (mut simulation, _) = build(&planned);
         let root = simulation.tree.root();
-        let greedy = Class::new(Rate::Zero).with_ceil(Rate::Unlimited).with_priority(7);
+        let greedy = Class::new(RateLimit::Zero).with_ceil(RateLimit::Unlimited).with_priority(7);
         let class = simulation.tree.add(root, greedy, simulation.now).unwrap();
         simulation.clients.push(Client { class, len, depth: 1 });
         let time = Duration::from_secs(10);

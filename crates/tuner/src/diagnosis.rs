@@ -24,12 +24,12 @@ use std::fmt;
 use flow::ObservedFlow;
 use remedy::remarks;
 
-use crate::bandwidth::Bandwidth;
 use crate::interface::Interface;
 use crate::limits::Limits;
 use crate::link::model::Measurement;
 use crate::plan::Plan;
 use crate::table::{self, Row};
+use iscsi_rate::Rate;
 
 pub use limiter::Limiter;
 pub use observation::{Activity, Observation, OwnLimits};
@@ -55,7 +55,7 @@ pub struct Finding {
 #[non_exhaustive]
 pub struct Diagnosis {
     /// Payload by time.
-    pub goodput: Bandwidth,
+    pub goodput: Rate,
     /// The limiters, the most important first.
     pub findings: Vec<Finding>,
     /// Further remarks: path MTU, offloads.
@@ -75,7 +75,7 @@ impl Diagnosis {
         limits: &Limits,
         interface: Option<&Interface>,
     ) -> Self {
-        let goodput = Bandwidth::of(observation.bytes, observation.elapsed);
+        let goodput = Rate::of(observation.bytes, observation.elapsed);
         let link = plan.link;
         let flow = ObservedFlow { observation, link, goodput, plan, limits, measurement };
         let mut findings: Vec<_> = flow

@@ -10,10 +10,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bandwidth::Bandwidth;
 use crate::drain::DrainLimit;
 use crate::link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 use crate::link::tcp_info::TcpInfo;
+use iscsi_rate::Rate;
 
 /// Factor by which more data may be in flight while the rate still rises: TCP doubles its window in
 /// each round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
@@ -49,10 +49,10 @@ const BBR_WINDOW_GAIN: u64 = 2;
 /// let round_trip = Duration::from_millis(100);
 /// let wait = wait_for_write_data(round_trip);
 /// assert_eq!(inflight_limit("80mbit".parse()?, round_trip, wait), 9_500_000);
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// # Ok::<(), iscsi_tuner::RateError>(())
 /// ```
 #[must_use]
-pub fn inflight_limit(rate: Bandwidth, round_trip: Duration, wait: Duration) -> u64 {
+pub fn inflight_limit(rate: Rate, round_trip: Duration, wait: Duration) -> u64 {
     rate.bytes_in(round_trip.saturating_mul(ROUND_TRIPS).saturating_add(wait))
 }
 
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!((answers, data), (millis(for_answers), millis(for_data)), "{round_trip} ms");
         }
         assert_eq!(wait_for_answers(Duration::MAX, Duration::MAX), Duration::ZERO);
-        assert_eq!(inflight_limit(Bandwidth::MAX, Duration::MAX, Duration::MAX), u64::MAX);
+        assert_eq!(inflight_limit(Rate::MAX, Duration::MAX, Duration::MAX), u64::MAX);
     }
 
     #[test]

@@ -21,7 +21,6 @@
 //! Nothing here knows a protocol above TCP: transfers are commands that move bytes, some of them
 //! unasked, the rest when the peer asks for it.
 
-mod bandwidth;
 mod coalescing;
 mod diagnosis;
 mod drain;
@@ -42,7 +41,6 @@ mod table;
 mod transfers;
 mod tuning;
 
-pub use bandwidth::{Bandwidth, BandwidthError};
 pub use coalescing::Coalescing;
 pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation, OwnLimits};
 pub use drain::DrainLimit;
@@ -51,6 +49,7 @@ pub use inflight::{
     STARTUP_GAIN, WriteLimit, inflight_limit, wait_for_answers, wait_for_write_data,
 };
 pub use interface::{Interface, Offload};
+pub use iscsi_rate::{Rate, RateError};
 pub use limits::{Autotuning, Limits};
 pub use link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 pub use link::loss::{LossDetector, RecentLoss};

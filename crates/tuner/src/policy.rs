@@ -28,11 +28,11 @@ use crate::tuning::{Policy, Tuning};
 /// let mut measurement = Measurement::default();
 /// measurement.rtt = Some(Rtt::first(Duration::from_millis(100)));
 /// let mut tuning = Tuning::default();
-/// tuning.bandwidth = Some("100mbit".parse()?);
+/// tuning = tuning.with_bandwidth(Some("100mbit".parse()?));
 /// let plan = plan(&measurement, &Limits::default(), &tuning);
 /// assert_eq!(plan.send_buffer.value, Buffer::Autotuned);
 /// println!("{plan}");
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// # Ok::<(), iscsi_tuner::RateError>(())
 /// ```
 #[doc(alias = "tune")]
 #[must_use]

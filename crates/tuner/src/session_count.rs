@@ -20,9 +20,9 @@
 
 use std::time::Duration;
 
-use crate::bandwidth::Bandwidth;
 use crate::link::loss::{MIN_LOSS_FOR_SESSIONS, loss_ceiling};
 use crate::link::model::USUAL_MSS;
+use iscsi_rate::Rate;
 
 /// All sessions of a transfer at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,8 +86,8 @@ pub struct SessionCount {
     /// So many sessions, which the plan asked for, have raised nothing.
     tried_in_vain: u32,
     /// The rate of the last interval, and the best of all.
-    last: Option<Bandwidth>,
-    best: Option<Bandwidth>,
+    last: Option<Rate>,
+    best: Option<Rate>,
     /// Since when the link has been full.
     full_since: Option<Duration>,
 }
@@ -104,7 +104,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Before {
     sessions: u32,
-    rate: Bandwidth,
+    rate: Rate,
     /// How many there shall be.
     aim: u32,
     /// Bytes moved when the trial began, and when that was.
@@ -297,14 +297,14 @@ impl SessionCount {
         Step::Stay
     }
 
-    fn try_more(&mut self, more: u32, rate: Bandwidth, now: &SessionsReading, why: &str) -> Step {
+    fn try_more(&mut self, more: u32, rate: Rate, now: &SessionsReading, why: &str) -> Step {
         let aim = now.sessions + more;
         self.reason = format!("trying {aim} after {} with {rate}: {why}", now.sessions);
         self.begin_trial(aim, rate, now);
         Step::Add(more)
     }
 
-    fn try_fewer(&mut self, spare: u32, rate: Bandwidth, now: &SessionsReading) -> Step {
+    fn try_fewer(&mut self, spare: u32, rate: Rate, now: &SessionsReading) -> Step {
         let fewer = (spare / 2).max(1);
         let aim = now.sessions - fewer;
         self.reason = format!("trying {aim} after {} with {rate}: the link is full", now.sessions);
@@ -312,7 +312,7 @@ impl SessionCount {
         Step::Remove(fewer)
     }
 
-    fn begin_trial(&mut self, aim: u32, rate: Bandwidth, now: &SessionsReading) {
+    fn begin_trial(&mut self, aim: u32, rate: Rate, now: &SessionsReading) {
         let SessionsReading { sessions, bytes, time, .. } = *now;
         let before = Before { sessions, rate, aim, bytes, time };
         let until = time + MIN_INTERVAL.max(now.round_trip * RAMP_ROUND_TRIPS);
@@ -363,7 +363,7 @@ impl SessionCount {
         self.take_back(&before, rate, now)
     }
 
-    fn accept(&mut self, before: &Before, rate: Bandwidth, now: &SessionsReading) -> Step {
+    fn accept(&mut self, before: &Before, rate: Rate, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         self.pause = FIRST_PAUSE;
         self.reason =
@@ -371,7 +371,7 @@ impl SessionCount {
         Step::Stay
     }
 
-    fn take_back(&mut self, before: &Before, rate: Bandwidth, now: &SessionsReading) -> Step {
+    fn take_back(&mut self, before: &Before, rate: Rate, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         if before.grows() {
             // What was best before may be no more to be had.
@@ -393,7 +393,7 @@ impl SessionCount {
 
 impl SessionsReading {
     /// Whether it is loss that keeps each session small: then more of them carry more, and harm nobody.
-    fn is_held_by_loss(&self, rate: Bandwidth) -> bool {
+    fn is_held_by_loss(&self, rate: Rate) -> bool {
         let each = rate.mbit_per_second() / f64::from(self.sessions.max(1));
         let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
         self.loss >= MIN_LOSS_FOR_SESSIONS
@@ -411,7 +411,7 @@ impl Before {
 
     /// The rate since the trial began, if nearly all that were to come are there, and loss still keeps
     /// each of them small: then nobody need wait for the last one to tell that more are needed.
-    fn rate_under_loss(&self, now: &SessionsReading) -> Option<Bandwidth> {
+    fn rate_under_loss(&self, now: &SessionsReading) -> Option<Rate> {
         let nearly_all = self.sessions + (self.aim.saturating_sub(self.sessions) * 3).div_ceil(4);
         if !self.grows() || now.sessions < nearly_all || now.has_queue {
             return None;
@@ -422,7 +422,7 @@ impl Before {
     }
 
     /// Whether the whole has gained by the change.
-    fn is_worth(&self, sessions: u32, rate: Bandwidth) -> bool {
+    fn is_worth(&self, sessions: u32, rate: Rate) -> bool {
         let gain = share(rate, self.rate);
         if !self.grows() {
             return gain >= UNCHANGED;
@@ -433,12 +433,12 @@ impl Before {
     }
 }
 
-fn share(rate: Bandwidth, of: Bandwidth) -> f64 {
+fn share(rate: Rate, of: Rate) -> f64 {
     rate.mbit_per_second() / of.mbit_per_second()
 }
 
 /// The rate between two readings, once they are far enough apart.
-fn rate_between(since: &SessionsReading, now: &SessionsReading) -> Option<Bandwidth> {
+fn rate_between(since: &SessionsReading, now: &SessionsReading) -> Option<Rate> {
     rate_over(since, now, MIN_INTERVAL, INTERVAL_ROUND_TRIPS)
 }
 
@@ -447,12 +447,12 @@ fn rate_over(
     now: &SessionsReading,
     min: Duration,
     trips: u32,
-) -> Option<Bandwidth> {
+) -> Option<Rate> {
     let time = now.time.saturating_sub(since.time);
     if time < min.max(now.round_trip * trips) {
         return None;
     }
-    Some(Bandwidth::of(now.bytes.saturating_sub(since.bytes), time))
+    Some(Rate::of(now.bytes.saturating_sub(since.bytes), time))
 }
 
 #[cfg(test)]

@@ -5,39 +5,94 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::bandwidth::Bandwidth;
+use iscsi_rate::Rate;
 
 /// The wishes of the user; the default leaves everything to the tuner.
 ///
 /// ```
 /// use iscsi_tuner::{Policy, Tuning};
 ///
-/// let mut tuning = Tuning::default();
-/// tuning.policy = Policy::Autotune;
-/// tuning.bandwidth = Some("100mbit".parse()?);
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// let rate = "100mbit".parse()?;
+/// let tuning = Tuning::default().with_policy(Policy::Autotune).with_bandwidth(Some(rate));
+/// assert_eq!(tuning.bandwidth(), Some(rate));
+/// # Ok::<(), iscsi_tuner::RateError>(())
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
 pub struct Tuning {
-    /// The policy that decides about the socket.
-    pub policy: Policy,
-    /// The rate of the narrowest part of the link, if it is known.
-    pub bandwidth: Option<Bandwidth>,
-    /// The most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
+    pub(crate) policy: Policy,
+    pub(crate) bandwidth: Option<Rate>,
+    pub(crate) memory: Option<u64>,
+    pub(crate) send_buffer: Option<u64>,
+    pub(crate) receive_buffer: Option<u64>,
+    pub(crate) no_delay: Option<bool>,
+    pub(crate) sends: Option<Sends>,
+    pub(crate) congestion_control: Option<String>,
+}
+
+impl Tuning {
+    /// Sets the policy that decides about the socket.
+    #[must_use]
+    pub const fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Declares the rate of the narrowest part of the link, if it is known.
+    #[must_use]
+    pub const fn with_bandwidth(mut self, bandwidth: Option<Rate>) -> Self {
+        self.bandwidth = bandwidth;
+        self
+    }
+
+    /// Sets the most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
     /// for it. `None` is as much as the link needs.
-    pub memory: Option<u64>,
-    /// The send buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
-    pub send_buffer: Option<u64>,
-    /// The receive buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
-    pub receive_buffer: Option<u64>,
-    /// Whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle).
+    #[must_use]
+    pub const fn with_memory(mut self, memory: Option<u64>) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// Sets the send buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
+    #[must_use]
+    pub const fn with_send_buffer(mut self, send_buffer: Option<u64>) -> Self {
+        self.send_buffer = send_buffer;
+        self
+    }
+
+    /// Sets the receive buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
+    #[must_use]
+    pub const fn with_receive_buffer(mut self, receive_buffer: Option<u64>) -> Self {
+        self.receive_buffer = receive_buffer;
+        self
+    }
+
+    /// Sets whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle).
     #[doc(alias = "nagle")]
-    pub no_delay: Option<bool>,
-    /// The amount of data in one system call.
-    pub sends: Option<Sends>,
-    /// The congestion control by its name.
-    pub congestion_control: Option<String>,
+    #[must_use]
+    pub const fn with_no_delay(mut self, no_delay: Option<bool>) -> Self {
+        self.no_delay = no_delay;
+        self
+    }
+
+    /// Sets the amount of data in one system call.
+    #[must_use]
+    pub const fn with_sends(mut self, sends: Option<Sends>) -> Self {
+        self.sends = sends;
+        self
+    }
+
+    /// Sets the congestion control, by its name.
+    #[must_use]
+    pub fn with_congestion_control(mut self, congestion_control: Option<String>) -> Self {
+        self.congestion_control = congestion_control;
+        self
+    }
+
+    /// Returns the declared rate of the link.
+    #[must_use]
+    pub const fn bandwidth(&self) -> Option<Rate> {
+        self.bandwidth
+    }
 }
 
 /// Policies for the settings of the socket.

@@ -75,11 +75,11 @@ fn any_limits() -> impl Strategy<Value = Limits> {
 fn any_tuning() -> impl Strategy<Value = Tuning> {
     let rate = proptest::option::of(1_u64..1_000_000_000);
     (0..Policy::ALL.len(), rate, any::<Option<u64>>()).prop_map(|(policy, kilobits, buffer)| {
-        let mut tuning = Tuning::default();
-        tuning.policy = Policy::ALL[policy];
-        tuning.bandwidth = kilobits.map(|rate| format!("{rate}kbit").parse().unwrap());
-        (tuning.send_buffer, tuning.receive_buffer) = (buffer, buffer);
-        tuning
+        Tuning::default()
+            .with_policy(Policy::ALL[policy])
+            .with_bandwidth(kilobits.map(|rate| format!("{rate}kbit").parse().unwrap()))
+            .with_send_buffer(buffer)
+            .with_receive_buffer(buffer)
     })
 }
 

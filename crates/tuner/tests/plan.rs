@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use iscsi_tuner::{
-    Autotuning, Bandwidth, Buffer, Limits, Measurement, Plan, Policy, Rtt, SegmentLimit, Sends,
+    Autotuning, Buffer, Limits, Measurement, Plan, Policy, Rate, Rtt, SegmentLimit, Sends,
     TransferTerms, Tuning, plan,
 };
 use proptest::prelude::*;
@@ -61,10 +61,7 @@ fn measured(rtt: Rtt) -> Measurement {
 }
 
 fn asking(policy: Policy, bandwidth: &str) -> Tuning {
-    let mut tuning = Tuning::default();
-    tuning.policy = policy;
-    tuning.bandwidth = Some(bandwidth.parse().unwrap());
-    tuning
+    Tuning::default().with_policy(policy).with_bandwidth(Some(bandwidth.parse().unwrap()))
 }
 
 fn line(plan: &Plan) -> String {
@@ -117,8 +114,7 @@ fn every_policy_at_every_point() {
 fn the_scheme_of_the_thesis() {
     let mut text = String::new();
     let free = asking(Policy::Thesis, "100mbit");
-    let mut restricted = free.clone();
-    restricted.memory = Some(256 << 10);
+    let restricted = free.clone().with_memory(Some(256 << 10));
     for (memory, tuning) in [("free", free), ("restricted to 256 K", restricted)] {
         let stable = table(&generous(), &tuning, stable);
         let variable = table(&generous(), &tuning, variable);
@@ -153,7 +149,7 @@ fn the_table_for_people() {
 fn calls_are_short_over_a_short_link() {
     let send_size = |micros, policy, sends| {
         let mut tuning = asking(policy, "10gbit");
-        tuning.sends = sends;
+        tuning = tuning.with_sends(sends);
         plan(&measured(stable(Duration::from_micros(micros))), &stock(), &tuning).send_size.value
     };
     for policy in [Policy::Auto, Policy::Static, Policy::Autotune] {
@@ -185,7 +181,7 @@ fn a_segment_is_waited_for_as_long_as_the_link_permits() {
     }
     // It could be most of the window of a small buffer.
     let mut tuning = asking(Policy::Auto, "1gbit");
-    tuning.receive_buffer = Some(64 << 10);
+    tuning = tuning.with_receive_buffer(Some(64 << 10));
     assert_eq!(plan(&measurement, &stock(), &tuning).receive_low_water.value, None);
 }
 
@@ -200,7 +196,7 @@ fn a_congestion_control_that_cannot_be_had_is_explained() {
         ("bbr", None, "not permitted"),
         ("vegas", None, "modprobe tcp_vegas"),
     ] {
-        tuning.congestion_control = Some(name.to_owned());
+        tuning = tuning.with_congestion_control(Some(name.to_owned()));
         let choice = plan(&measurement, &limits, &tuning).congestion_control;
         assert_eq!(choice.value.as_deref(), value);
         assert!(choice.reason.contains(part), "{}", choice.reason);
@@ -219,8 +215,7 @@ fn a_target_that_shrinks_everything_still_gets_a_plan() {
 #[test]
 fn nothing_known_is_left_to_the_kernel() {
     for policy in Policy::ALL {
-        let mut tuning = Tuning::default();
-        tuning.policy = policy;
+        let tuning = Tuning::default().with_policy(policy);
         let plan = plan(&Measurement::default(), &Limits::default(), &tuning);
         assert_eq!(plan.send_buffer.value, Buffer::Autotuned);
         assert_eq!(plan.receive_buffer.value, Buffer::Autotuned);
@@ -277,15 +272,17 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn any_tuning() -> impl Strategy<Value = Tuning> {
-    let bandwidth = (1_000_u64..=1_000_000_000_000)
-        .prop_map(|bits| Bandwidth::from_bits_per_second(bits).unwrap());
+    let bandwidth =
+        (1_000_u64..=1_000_000_000_000).prop_map(|bits| Rate::from_bits_per_second(bits).unwrap());
     let sizes = (any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<u64>>());
     (any_policy(), proptest::option::of(bandwidth), sizes).prop_map(
         |(policy, bandwidth, (memory, send_buffer, receive_buffer))| {
-            let mut tuning = Tuning::default();
-            (tuning.policy, tuning.bandwidth, tuning.memory) = (policy, bandwidth, memory);
-            (tuning.send_buffer, tuning.receive_buffer) = (send_buffer, receive_buffer);
-            tuning
+            Tuning::default()
+                .with_policy(policy)
+                .with_bandwidth(bandwidth)
+                .with_memory(memory)
+                .with_send_buffer(send_buffer)
+                .with_receive_buffer(receive_buffer)
         },
     )
 }
@@ -314,7 +311,7 @@ proptest! {
     /// A buffer that is set lies within its cap, or is forced where that is permitted.
     #[test]
     fn within_caps(m in any_measurement(), limits in any_limits(), mut tuning in any_tuning()) {
-        (tuning.send_buffer, tuning.receive_buffer) = (None, None);
+        tuning = tuning.with_send_buffer(None).with_receive_buffer(None);
         let plan = plan(&m, &limits, &tuning);
         for (buffer, cap) in [
             (plan.send_buffer.value, limits.wmem_max),
@@ -336,7 +333,7 @@ proptest! {
         limits in any_limits(),
         mut tuning in any_tuning(),
     ) {
-        (tuning.send_buffer, tuning.memory) = (None, None);
+        tuning = tuning.with_send_buffer(None).with_memory(None);
         let plan = plan(&m, &limits, &tuning);
         if let Some(bytes) = plan.send_buffer.value.bytes() {
             let need = plan.link.max_benefit().min(1 << 30);
@@ -360,9 +357,7 @@ proptest! {
             measurement.terms = terms.map(|(unsolicited, burst, at_once, window)| {
  TransferTerms::new(unsolicited, burst, at_once, Some(window))
 });
-            let mut tuning = Tuning::default();
-            tuning.policy = policy;
-            tuning.bandwidth = Bandwidth::from_bits_per_second(mbit * 1_000_000).ok();
+            let tuning = Tuning::default().with_policy(policy).with_bandwidth(Rate::from_bits_per_second(mbit * 1_000_000).ok());
             plan(&measurement, &limits, &tuning)
         };
         let (less, more) = (at(millis, mbit), at(millis + longer, mbit + faster));
@@ -392,8 +387,7 @@ proptest! {
 #[test]
 fn segments_are_limited_only_where_the_path_swallows_longer_ones() {
     for policy in Policy::ALL {
-        let mut tuning = Tuning::default();
-        tuning.policy = policy;
+        let tuning = Tuning::default().with_policy(policy);
         let mut measurement = Measurement::default();
         let shown = |measurement: &Measurement| {
             let plan = plan(measurement, &Limits::default(), &tuning);

@@ -17,11 +17,11 @@ use block_copy::log::{self, Usually};
 use block_copy::progress::{ProgressMode, say};
 use block_copy::{Args, Stop, run};
 use clap::Parser;
-use iscsi_initiator::tuning::Size;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use iscsi_tuner::Size;
 
 const TARGET: &str = "iqn.2026-01.org.example:embedded";
 const BLOCK: u32 = 512;

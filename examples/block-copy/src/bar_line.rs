@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 use crate::activity::Activity;
 use crate::shortened::{bar, shortened, width};

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsi_initiator::shaping::{Class, ClassId, Rate, Statistics, TreeError};
-use iscsi_initiator::tuning::Bandwidth;
+use iscsi_initiator::shaping::{Class, ClassId, RateLimit};
 use iscsi_initiator::{Shaper, TrafficClass};
+use iscsi_shaper::{Statistics, TreeError};
+use iscsi_tuner::Rate;
 use serde_json::{Value, json};
 
 /// So long a busy machine may keep the program from sending without a loss of rate.
 const STALL: Duration = Duration::from_millis(200);
 
 /// A limit that holds on average, over what the machine does to the program.
-pub(crate) fn limit(rate: Rate) -> Class {
+pub(crate) fn limit(rate: RateLimit) -> Class {
     let burst = rate.bytes_in(STALL);
     Class::new(rate).with_burst(burst).with_cburst(burst)
 }
@@ -73,7 +74,7 @@ impl Classes {
     ///
     /// # Errors
     /// [`ClassesError::Tree`] for a rate of 0.
-    pub fn new(rate: Rate) -> Result<Self, ClassesError> {
+    pub fn new(rate: RateLimit) -> Result<Self, ClassesError> {
         Ok(Self { shaper: Shaper::new(limit(rate))?, state: Arc::default() })
     }
 
@@ -125,11 +126,11 @@ impl Classes {
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
-    pub(crate) fn fund(&self, name: Option<&str>) -> Result<(Fund, Rate), ClassesError> {
+    pub(crate) fn fund(&self, name: Option<&str>) -> Result<(Fund, RateLimit), ClassesError> {
         let mut parent = None;
         if let Some(name) = name {
             let rate = self.class(self.id(Some(name))?)?.rate;
-            if rate > Rate::Zero {
+            if rate > RateLimit::Zero {
                 return Ok((Fund::Own(name.to_owned()), rate));
             }
             parent = self.lock().named.get(name).and_then(|named| named.parent.clone());
@@ -139,16 +140,16 @@ impl Classes {
     }
 
     /// What of a class, or of the root, is guaranteed to none below it.
-    fn spare(&self, parent: Option<&str>) -> Result<Rate, ClassesError> {
+    fn spare(&self, parent: Option<&str>) -> Result<RateLimit, ClassesError> {
         let Some(rate) = self.class(self.id(parent)?)?.rate.bits_per_second() else {
-            return Ok(Rate::Unlimited);
+            return Ok(RateLimit::Unlimited);
         };
         let state = self.lock();
         let below = state.named.values().filter(|named| named.parent.as_deref() == parent);
         let guaranteed = below.filter_map(|named| self.shaper.class(named.id));
         let guaranteed = guaranteed.filter_map(|class| class.rate.bits_per_second()).sum();
-        let spare = Bandwidth::from_bits_per_second(rate.saturating_sub(guaranteed));
-        Ok(spare.map_or(Rate::Zero, Rate::Limited))
+        let spare = Rate::from_bits_per_second(rate.saturating_sub(guaranteed));
+        Ok(spare.map_or(RateLimit::Zero, RateLimit::Limited))
     }
 
     /// Gives a class another rate, or all of them together. The ceil of a class that borrows nothing goes
@@ -156,7 +157,7 @@ impl Classes {
     ///
     /// # Errors
     /// [`ClassesError`].
-    pub(crate) fn set_rate(&self, name: Option<&str>, rate: Rate) -> Result<(), ClassesError> {
+    pub(crate) fn set_rate(&self, name: Option<&str>, rate: RateLimit) -> Result<(), ClassesError> {
         self.change(name, |class| {
             if name.is_none() {
                 return limit(rate);
@@ -172,7 +173,7 @@ impl Classes {
     ///
     /// # Errors
     /// [`ClassesError`].
-    pub(crate) fn set_ceil(&self, name: &str, ceil: Rate) -> Result<(), ClassesError> {
+    pub(crate) fn set_ceil(&self, name: &str, ceil: RateLimit) -> Result<(), ClassesError> {
         self.change(Some(name), |class| class.with_ceil(ceil))
     }
 
@@ -195,7 +196,7 @@ impl Classes {
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
-    pub(crate) fn ceil(&self, name: Option<&str>) -> Result<Rate, ClassesError> {
+    pub(crate) fn ceil(&self, name: Option<&str>) -> Result<RateLimit, ClassesError> {
         let mut narrowest = self.class(self.shaper.root())?.rate;
         let mut next = name.map(str::to_owned);
         while let Some(name) = next {
@@ -257,7 +258,7 @@ impl Classes {
 mod tests {
     use super::*;
 
-    fn rate(text: &str) -> Rate {
+    fn rate(text: &str) -> RateLimit {
         text.parse().unwrap()
     }
 
@@ -301,14 +302,16 @@ mod tests {
     #[tokio::test]
     async fn what_classes_can_live_on_without_the_others_is_no_more_than_there_is() {
         let classes = classes();
-        classes.add("rest", None, Class::new(Rate::Zero).with_ceil(Rate::Unlimited)).unwrap();
-        let below = Class::new(Rate::Zero).with_ceil(Rate::Unlimited);
+        classes
+            .add("rest", None, Class::new(RateLimit::Zero).with_ceil(RateLimit::Unlimited))
+            .unwrap();
+        let below = Class::new(RateLimit::Zero).with_ceil(RateLimit::Unlimited);
         classes.add("below", Some("backup"), below).unwrap();
         let fund = |name| classes.fund(name).unwrap();
         assert_eq!(fund(Some("nightly")), (Fund::Own("nightly".to_owned()), rate("1mbit")));
         assert_eq!(fund(Some("rest")), (Fund::Spare(None), rate("9mbit")));
         assert_eq!(fund(None), fund(Some("rest")));
-        let none = (Fund::Spare(Some("backup".to_owned())), Rate::Zero);
+        let none = (Fund::Spare(Some("backup".to_owned())), RateLimit::Zero);
         assert_eq!(fund(Some("below")), none);
         classes.set_rate(Some("backup"), rate("3mbit")).unwrap();
         assert_eq!(fund(Some("below")), (none.0, rate("2mbit")));
@@ -321,7 +324,7 @@ mod tests {
     #[tokio::test]
     async fn the_ceil_of_a_class_that_borrows_nothing_goes_with_its_rate() {
         let classes = classes();
-        classes.set_rate(None, Rate::Unlimited).unwrap();
+        classes.set_rate(None, RateLimit::Unlimited).unwrap();
         assert_eq!(classes.to_json()["ceil_bit_per_s"], Value::Null);
         classes.set_rate(Some("backup"), rate("2mbit")).unwrap();
         assert_eq!(classes.each_to_json()["backup"]["ceil_bit_per_s"], 8_000_000);

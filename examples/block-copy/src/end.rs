@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, Identity, NbdUri, Source};
 use iscsi_initiator::device::DeviceError;
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Error as IscsiError, Initiator};
+use iscsi_tuner::Size;
 use iscsi_volume::Description;
 use serde_json::{Value, json};
 
@@ -132,7 +132,7 @@ impl End {
         initiator: &Initiator,
         bitmap: Option<&str>,
     ) -> Result<Self, Error> {
-        let wait = initiator.options().open_patience;
+        let wait = initiator.options().open_timeout();
         Ok(Self::Export(ExportEnd::open(side, uri, wait, bitmap).await?))
     }
 

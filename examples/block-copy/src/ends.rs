@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use iscsi_copy::{CopyError, Destination, Identity, Source};
-use iscsi_initiator::tuning::{Diagnosis, Size};
 use iscsi_initiator::{Error as IscsiError, Initiator};
+use iscsi_tuner::{Diagnosis, Size};
 use tokio::time::timeout;
 
 use crate::activity::Awaited;

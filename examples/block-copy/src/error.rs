@@ -20,7 +20,7 @@ use crate::passes::NotConverging;
 use crate::refusal::Refusal;
 use crate::sentence::{is_of_caller, of_device, of_export, of_ranges};
 use crate::side::Side;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// Reasons why a copy fails. Each message is one sentence that says what to do where something can
 /// be done.

@@ -12,7 +12,7 @@
 use std::io;
 
 use iscsi_initiator::device::DeviceError;
-use iscsi_initiator::scsi::reservation::ReservationKey;
+use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{Error as IscsiError, Initiator};
 
 use crate::end::End;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_copy::{Control, Progress};
 use iscsi_initiator::TrafficClass;
-use iscsi_initiator::shaping::Rate;
+use iscsi_initiator::shaping::RateLimit;
 use serde_json::{Value, json};
 
 use crate::claims::Claims;
@@ -101,9 +101,9 @@ impl Handle {
     }
 
     /// The most that may be read from a unit and written to one by now, if there is a limit.
-    pub(crate) fn limit(&self) -> Option<Rate> {
+    pub(crate) fn limit(&self) -> Option<RateLimit> {
         let ceil = self.lock().passes.iter().map(TrafficClass::ceil).min();
-        ceil.filter(|ceil| *ceil != Rate::Unlimited)
+        ceil.filter(|ceil| *ceil != RateLimit::Unlimited)
     }
 
     /// Whether it has a class of its own.

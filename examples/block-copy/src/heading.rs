@@ -1,6 +1,6 @@
 //! The line that says what is copied where.
 
-use iscsi_initiator::printable;
+use iscsi_pdu::keys::printable;
 
 use crate::end::End;
 use crate::shortened::{both_shortened, width};

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use iscsi_copy::{CopyError, DigestFile, Identity, RangeSet};
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
-use iscsi_initiator::shaping::Rate;
-use iscsi_initiator::tuning::Size;
+use iscsi_initiator::shaping::RateLimit;
+use iscsi_tuner::Size;
 
 use crate::args::{Args, RangesFrom, RateArgs, VerifyMode};
 use crate::classes::Classes;
@@ -75,7 +75,8 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
         if rate_limit.is_none() && control.is_none() {
             return Box::pin(copy(args, &Handle::new(NAME, None, None), stop)).await;
         }
-        let classes = Classes::new(rate_limit.unwrap_or(Rate::Unlimited)).map_err(Error::from)?;
+        let classes =
+            Classes::new(rate_limit.unwrap_or(RateLimit::Unlimited)).map_err(Error::from)?;
         let handle = Handle::new(NAME, Some(classes.clone()), None);
         let orders = Orders::new(classes, vec![handle.clone()]);
         let copy = Box::pin(copy(args, &handle, stop));

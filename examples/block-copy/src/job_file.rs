@@ -8,8 +8,8 @@ use std::path::Path;
 use clap::Parser;
 use iscsi_examples_common::command_line::sentence;
 use iscsi_examples_common::failure::file_advice;
-use iscsi_initiator::shaping::{Class, Rate};
-use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_initiator::shaping::{Class, RateLimit};
+use iscsi_tuner::{Size, SizeError};
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use toml::Spanned;
@@ -138,7 +138,7 @@ fn line(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }
 
-fn rate(text: Option<&str>, default: Rate) -> Result<Rate, String> {
+fn rate(text: Option<&str>, default: RateLimit) -> Result<RateLimit, String> {
     text.map_or(Ok(default), |text| text.parse().map_err(|error| format!("{error}")))
 }
 
@@ -149,7 +149,7 @@ fn size(text: Option<&str>) -> Result<Option<u64>, String> {
 
 /// The tree; each class is made after the one above it.
 fn classes(root: Option<&str>, mut texts: BTreeMap<String, ClassText>) -> Result<Classes, String> {
-    let root = rate(root, Rate::Unlimited).map_err(|error| format!("rate: {error}"))?;
+    let root = rate(root, RateLimit::Unlimited).map_err(|error| format!("rate: {error}"))?;
     let classes = Classes::new(root).map_err(|error| error.to_string())?;
     while !texts.is_empty() {
         let is_ready = |text: &ClassText| !text.parent.iter().any(|name| texts.contains_key(name));
@@ -175,8 +175,8 @@ fn classes(root: Option<&str>, mut texts: BTreeMap<String, ClassText>) -> Result
 /// Without a rate it lives on what it borrows; without a ceil it borrows nothing, unless it has no rate.
 fn class(text: &ClassText) -> Result<Class, String> {
     let rate_text = text.rate.as_deref();
-    let guaranteed = rate(rate_text, Rate::Zero)?;
-    let default = if rate_text.is_some() { guaranteed } else { Rate::Unlimited };
+    let guaranteed = rate(rate_text, RateLimit::Zero)?;
+    let default = if rate_text.is_some() { guaranteed } else { RateLimit::Unlimited };
     Ok(Class::new(guaranteed)
         .with_ceil(rate(text.ceil.as_deref(), default)?)
         .with_burst(size(text.burst.as_deref())?)

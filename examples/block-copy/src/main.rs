@@ -15,7 +15,7 @@ use block_copy::{
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::failure;
 use iscsi_examples_common::program::Program;
-use iscsi_initiator::printable;
+use iscsi_pdu::keys::printable;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 

@@ -1,7 +1,7 @@
 //! What the sessions of a copy did from its beginning to its end.
 
-use iscsi_initiator::tuning::{Diagnosis, Row};
 use iscsi_initiator::{Reading, Session};
+use iscsi_tuner::{Diagnosis, Row};
 
 use crate::end::UnitEnd;
 use crate::side::Side;

@@ -132,13 +132,13 @@ impl Orders {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::shaping::{Class, Rate};
+    use iscsi_initiator::shaping::{Class, RateLimit};
 
     use super::*;
 
     fn orders() -> Orders {
         let classes = Classes::new("10mbit".parse().unwrap()).unwrap();
-        let class = Class::new("1mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
+        let class = Class::new("1mbit".parse().unwrap()).with_ceil(RateLimit::Unlimited);
         classes.add("backup", None, class).unwrap();
         let handles = [("one", None), ("the other", Some("backup"))]
             .map(|(name, class)| Handle::new(name, Some(classes.clone()), class));

@@ -1,7 +1,7 @@
 //! What the limits that the user has set have held back: the option that lifts each, and the other end of the copy, which waits for it.
 
-use iscsi_initiator::shaping::Rate;
-use iscsi_initiator::tuning::{Diagnosis, Limiter, Row};
+use iscsi_initiator::shaping::RateLimit;
+use iscsi_tuner::{Diagnosis, Limiter, Row};
 
 use crate::side::Side;
 
@@ -9,7 +9,7 @@ use crate::side::Side;
 #[derive(Debug)]
 pub(crate) struct OwnLimits<'a> {
     /// The narrowest of its class and of those above it.
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<RateLimit>,
     /// The name of its class, if it has one of its own.
     pub(crate) class: Option<&'a str>,
     /// `--queue-depth`, where the plan would have more.
@@ -75,16 +75,15 @@ const fn waits_for_work(limiter: Limiter) -> bool {
     matches!(limiter, Limiter::Source | Limiter::Destination)
 }
 
-fn remark(rate: Rate) -> Row {
+fn remark(rate: RateLimit) -> Row {
     let reason = "the most that the copy may read from a unit, and write to one".into();
     Row { name: "rate limit", value: rate.to_string(), reason }
 }
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::{
-        Activity, Limits, Measurement, Observation, TcpInfo, Tuning, plan,
-    };
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Activity, Limits, Measurement, Observation, TcpInfo, plan};
 
     use super::*;
 

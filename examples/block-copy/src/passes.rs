@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use iscsi_copy::{Divergence, EndedPass, Verdict};
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 use serde_json::{Value, json};
 
 use crate::rate::mbit_per_s;

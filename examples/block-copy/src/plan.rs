@@ -1,6 +1,6 @@
 //! The numbers of a copy, and why they are what they are.
 
-use iscsi_initiator::tuning::Plan;
+use iscsi_tuner::Plan;
 use serde_json::{Value, json};
 
 use crate::args::{IoSize, QueueDepth};
@@ -144,10 +144,11 @@ fn choose_queue_depth(
 mod tests {
     use std::time::Duration;
 
-    use iscsi_initiator::tuning::{Limits, Measurement, Rtt, Tuning, plan};
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Limits, Measurement, Rtt, plan};
 
     use super::*;
-    use iscsi_initiator::tuning::Size;
+    use iscsi_tuner::Size;
 
     fn tuned(millis: u64) -> Plan {
         let mut measurement = Measurement::default();

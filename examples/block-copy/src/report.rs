@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use iscsi_copy::{Progress, RangeSet};
-use iscsi_initiator::tuning::{Diagnosis, Finding, Limiter};
+use iscsi_tuner::{Diagnosis, Finding, Limiter};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::plan::CopyPlan;
 use crate::rate::mbit_per_s;
 use crate::reach::Reach;
 use crate::side::Side;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// The report of a copy; of a failed copy, up to its failure.
 #[derive(Clone, Debug)]

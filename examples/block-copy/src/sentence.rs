@@ -56,8 +56,8 @@ pub const fn words(advice: NbdAdvice) -> &'static str {
         | NbdAdvice::NewerServer
         | NbdAdvice::ReadLog
         | NbdAdvice::ExportBitmap
-        | NbdAdvice::SetPatience
-        | NbdAdvice::MorePatience
+        | NbdAdvice::SetRetryTimeout
+        | NbdAdvice::LongerRetryTimeout
         | NbdAdvice::WriteAgain
         | _ => advice.text(),
     }
@@ -77,7 +77,7 @@ mod tests {
                         wait for it (--wait 5min)";
         assert_eq!(of_export(&error), sentence);
         assert_eq!(of_device(&error.into()), sentence);
-        let sentence = "the connection to the NBD server is lost; ?patience=SECONDS in the URI waits for the server";
+        let sentence = "the connection to the NBD server is lost; ?retry_timeout=SECONDS in the URI waits for the server";
         assert_eq!(of_device(&NbdError::Lost.into()), sentence);
     }
 

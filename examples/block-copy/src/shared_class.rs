@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsi_initiator::shaping::{Charge, Class, Granting, Rate, Scheduler, TreeError};
-use iscsi_initiator::tuning::Bandwidth;
+use iscsi_initiator::shaping::{Charge, Class, Granting, RateLimit, Scheduler};
 use iscsi_initiator::{Shaper, TrafficClass};
+use iscsi_shaper::TreeError;
+use iscsi_tuner::Rate;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
@@ -70,8 +71,8 @@ impl SharedClass {
         let connection = Connection::open(path, class).await;
         let connection = connection.map_err(|refusal| failed(refusal.to_string()))?;
         let limits = connection.limits;
-        let alone =
-            Shaper::new(unsaved(Rate::Unlimited)).map_err(|error| failed(error.to_string()))?;
+        let alone = Shaper::new(unsaved(RateLimit::Unlimited))
+            .map_err(|error| failed(error.to_string()))?;
         let state = State { limits, keeper: None, sent: 0, sources: Vec::new() };
         let shared = Self(Arc::new(Shared {
             path: path.into(),
@@ -102,7 +103,7 @@ impl SharedClass {
     /// # Errors
     /// [`TreeError::Class`].
     pub(crate) fn source(&self) -> Result<TrafficClass, TreeError> {
-        let shaper = Shaper::new(limit(self.ceil().max(Rate::Limited(Bandwidth::MIN))))?;
+        let shaper = Shaper::new(limit(self.ceil().max(RateLimit::Limited(Rate::MIN))))?;
         let class = shaper.traffic_class(shaper.default_class());
         self.lock().sources.push(shaper);
         Ok(class)
@@ -200,7 +201,7 @@ impl SharedClass {
     fn warn(&self, why: &Refusal) {
         let path = self.0.path.display();
         let alone = self.limits().alone();
-        if alone == Rate::Zero {
+        if alone == RateLimit::Zero {
             tracing::warn!(
                 "share {path}: {why}; nothing is guaranteed to the copy, so it waits until the classes are kept again"
             );
@@ -245,7 +246,7 @@ impl SharedClass {
     /// Waits until a request may be sent while nobody keeps the tree.
     async fn alone(&self, bytes: u64) -> Charge {
         let alone = &self.0.alone;
-        if self.limits().alone() == Rate::Zero {
+        if self.limits().alone() == RateLimit::Zero {
             return pending().await;
         }
         match alone.traffic_class(alone.default_class()).pass(bytes).await {
@@ -283,21 +284,21 @@ impl Scheduler for SharedClass {
         })
     }
 
-    fn ceil(&self) -> Rate {
+    fn ceil(&self) -> RateLimit {
         self.lock().ceil()
     }
 }
 
 impl State {
     /// The most that passes now.
-    fn ceil(&self) -> Rate {
+    fn ceil(&self) -> RateLimit {
         let alone = self.limits.alone();
-        if self.keeper.is_some() || alone == Rate::Zero { self.limits.ceil() } else { alone }
+        if self.keeper.is_some() || alone == RateLimit::Zero { self.limits.ceil() } else { alone }
     }
 }
 
 /// A class that saves nothing up.
-fn unsaved(rate: Rate) -> Class {
+fn unsaved(rate: RateLimit) -> Class {
     Class::new(rate).with_burst(Some(0)).with_cburst(Some(0))
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use iscsi_initiator::shaping::Rate;
-use iscsi_initiator::tuning::Bandwidth;
+use iscsi_initiator::shaping::RateLimit;
+use iscsi_tuner::Rate;
 use serde::{Deserialize, Serialize};
 
 /// The order after which a connection is for what a copy sends; a class may follow.
@@ -81,29 +81,29 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) const fn new(ceil: Rate, alone: Rate) -> Self {
+    pub(crate) const fn new(ceil: RateLimit, alone: RateLimit) -> Self {
         let (ceil, alone) = (ceil.bits_per_second(), alone.bits_per_second());
         Self { ceil_bit_per_s: ceil, alone_bit_per_s: alone }
     }
 
-    pub(crate) fn ceil(self) -> Rate {
+    pub(crate) fn ceil(self) -> RateLimit {
         rate(self.ceil_bit_per_s)
     }
 
-    pub(crate) fn alone(self) -> Rate {
+    pub(crate) fn alone(self) -> RateLimit {
         rate(self.alone_bit_per_s)
     }
 }
 
 /// A rate in bits a second, if any data can pass at it; `None` is no limit.
-fn rate(bits: Option<u64>) -> Rate {
-    bits.map_or(Rate::Unlimited, |bits| {
-        Bandwidth::from_bits_per_second(bits).map_or(Rate::Zero, Rate::Limited)
+fn rate(bits: Option<u64>) -> RateLimit {
+    bits.map_or(RateLimit::Unlimited, |bits| {
+        Rate::from_bits_per_second(bits).map_or(RateLimit::Zero, RateLimit::Limited)
     })
 }
 
 /// An equal part of a rate for each of so many.
-pub(crate) fn divided(rate: Rate, count: usize) -> Rate {
+pub(crate) fn divided(rate: RateLimit, count: usize) -> RateLimit {
     let count = u64::try_from(count.max(1)).unwrap_or(u64::MAX);
     self::rate(rate.bits_per_second().map(|bits| bits / count))
 }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_an_object() {
-        let limits = Limits::new(Rate::Unlimited, "1mbit".parse().unwrap());
+        let limits = Limits::new(RateLimit::Unlimited, "1mbit".parse().unwrap());
         for (told, text) in [
             (Told::Granted(7), "{\"granted\":7}\n"),
             (Told::Error("no".to_owned()), "{\"error\":\"no\"}\n"),
@@ -137,14 +137,20 @@ mod tests {
             assert_eq!(told.to_string(), text);
             assert_eq!(Told::parse(text), Some(told));
         }
-        assert_eq!((limits.ceil(), limits.alone()), (Rate::Unlimited, "1mbit".parse().unwrap()));
+        assert_eq!(
+            (limits.ceil(), limits.alone()),
+            (RateLimit::Unlimited, "1mbit".parse().unwrap())
+        );
     }
 
     #[test]
     fn a_rate_is_divided_until_nothing_is_left_of_it() {
         let rate = |text: &str| text.parse().unwrap();
         assert_eq!(divided(rate("9mbit"), 3), rate("3mbit"));
-        assert_eq!(divided(rate("1kbit"), 2), Rate::Zero);
-        assert_eq!((divided(rate("off"), 2), divided(rate("0"), 2)), (Rate::Unlimited, Rate::Zero));
+        assert_eq!(divided(rate("1kbit"), 2), RateLimit::Zero);
+        assert_eq!(
+            (divided(rate("off"), 2), divided(rate("0"), 2)),
+            (RateLimit::Unlimited, RateLimit::Zero)
+        );
     }
 }

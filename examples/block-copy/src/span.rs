@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use iscsi_copy::{Destination, Identity, Source};
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 use crate::args::ContentArgs;
 use crate::error::Error;

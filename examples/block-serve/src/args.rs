@@ -8,7 +8,7 @@ use iscsi_examples_common::help::heading;
 use iscsi_examples_common::named_socket::{SocketAccess, parse_group, parse_mode};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::time;
-use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_tuner::{Size, SizeError};
 use nix::unistd::Gid;
 
 use crate::listen::Address;
@@ -93,12 +93,12 @@ pub struct Args {
     /// Seconds that requests wait for a lost target [default: 300].
     ///
     /// 1 to 86400. After that they fail, and new ones fail immediately, until the target is back.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400), help_heading = heading::LINK)]
-    pub patience: Option<u32>,
+    #[arg(long, alias = "patience", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400), help_heading = heading::LINK)]
+    pub retry_timeout: Option<u32>,
     /// Wait for a target that is not ready yet, as 30s or 5min.
     ///
     /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
-    /// ends after the first try. `open_patience` in the URL overrides it.
+    /// ends after the first try. `open_timeout` in the URL overrides it.
     #[arg(long, value_name = "TIME", value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
     /// Sessions with the unit, 1 to 64.
@@ -198,6 +198,7 @@ mod tests {
             &["--max-clients", "0"],
             &["--max-clients", "4097"],
             &["--listen", "/path"],
+            &["--retry-timeout", "0"],
             &["--patience", "0"],
             &["--sessions", "0"],
             &["--sessions", "65"],

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::failure::file_advice;
 use iscsi_examples_common::named_socket::{NamedSocket, SocketAccess};
-use iscsi_initiator::SocketOptions;
 use listenfd::ListenFd;
 use socket2::{SockRef, TcpKeepalive};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, lookup_host};
 
@@ -181,14 +181,19 @@ async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr
     Ok((stream, address))
 }
 
+/// Idle time before the first probe of a client, and between two probes: those of the initiator for a target.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// Probes without an answer after which a client counts as gone.
+const KEEPALIVE_COUNT: u32 = 3;
+
 /// Has the kernel ask whether an idle client is still there, as often as the initiator has it ask for a target: the
 /// client of a host that was switched off would keep its place for ever.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    let options = SocketOptions::default();
     let keepalive = TcpKeepalive::new()
-        .with_time(options.keepalive_idle)
-        .with_interval(options.keepalive_interval)
-        .with_retries(options.keepalive_count);
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_COUNT);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
@@ -231,11 +236,11 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (_client, accepted) = tokio::join!(client, accept_tcp(&listener));
         let (stream, _) = accepted.unwrap();
-        let (socket, options) = (SockRef::from(&stream), SocketOptions::default());
+        let socket = SockRef::from(&stream);
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), options.keepalive_idle);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), options.keepalive_interval);
-        assert_eq!(socket.tcp_keepalive_retries().unwrap(), options.keepalive_count);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE_COUNT);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Units that get another size while they are served: NBD has no message for it, so the log says what is to be done.
 
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, UnitChange};
+use iscsi_tuner::Size;
 use tokio::task::JoinSet;
 
 /// Watches units until it is dropped.

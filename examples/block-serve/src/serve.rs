@@ -6,7 +6,7 @@ use std::time::Duration;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::place::{Opened, Place, portals};
 use iscsi_examples_common::unit;
-use iscsi_initiator::{Options, ReopeningOptions};
+use iscsi_initiator::{OnRetryTimeout, Options};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -71,7 +71,7 @@ impl Ready {
     #[must_use]
     pub fn line(&self, args: &Args) -> String {
         let opened = self.server.layers().opened();
-        let size = iscsi_initiator::tuning::Size(opened.handle().capacity());
+        let size = iscsi_tuner::Size(opened.handle().capacity());
         let addresses = self.addresses(args);
         let at = if addresses.is_empty() {
             "the sockets that were handed over".to_owned()
@@ -160,16 +160,16 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
 async fn open(args: &Args) -> Result<Opened, Error> {
     let mut place = Place::parse(&args.unit).await?;
     args.passwords.apply(place.urls_mut()).await?;
-    let mut options = Options::default();
-    options.sessions = args.sessions.into();
-    // Clients may wait for a target that comes back later, too.
-    options.reopening = ReopeningOptions::default().with_outlasts_patience(true);
-    if let Some(patience) = args.patience {
-        options.patience = Duration::from_secs(patience.into());
+    let mut options = Options::default()
+        .with_sessions(args.sessions.into())
+        // Clients may wait for a target that comes back later, too.
+        .with_on_retry_timeout(OnRetryTimeout::FailRequests)
+        .with_open_timeout(args.wait.unwrap_or_default())
+        // Clients may be idle for days, and no other host asks the unit.
+        .with_poll(Some(POLL));
+    if let Some(seconds) = args.retry_timeout {
+        options = options.with_retry_timeout(Duration::from_secs(seconds.into()));
     }
-    options.open_patience = args.wait.unwrap_or_default();
-    // Clients may be idle for days, and nobody else asks the unit.
-    options.poll = Some(POLL);
     let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
 }

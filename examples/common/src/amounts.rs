@@ -1,6 +1,6 @@
 //! Amounts of bytes in sentences that compare them.
 
-use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_tuner::{Size, SizeError};
 
 /// An amount, as it is written in a sentence that compares it with another one. Its bytes are added only where both amounts would
 /// read equal.

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::process::ExitCode;
 
-use iscsi_initiator::printable;
+use iscsi_pdu::keys::printable;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::log::{self, Log, Show, Usually};

@@ -38,7 +38,7 @@ pub struct Args {
     /// Wait for a target that is not ready yet, as 30s or 5min.
     ///
     /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
-    /// ends after the first try. `open_patience` in the URL overrides it.
+    /// ends after the first try. `open_timeout` in the URL overrides it.
     #[arg(long, value_name = "TIME", global = true, value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
     /// iSCSI name of this initiator [default: made from this host].

@@ -1,9 +1,9 @@
 //! The capacity of a unit: READ CAPACITY and its parameters (SBC-3).
 
 use clap::Args;
-use iscsi_initiator::scsi::vpd::ProvisioningType;
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{LogicalUnit, Profile};
+use iscsi_pdu::scsi::vpd::ProvisioningType;
+use iscsi_tuner::Size;
 use serde_json::json;
 
 use crate::connector::Connector;

@@ -63,7 +63,7 @@ impl Connector {
     /// # Errors
     /// When the name is none.
     pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
-        let options = options.with_open_patience(self.wait);
+        let options = options.with_open_timeout(self.wait);
         Ok(unit::initiator(self.initiator_name.as_deref(), options)?)
     }
 

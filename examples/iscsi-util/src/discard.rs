@@ -3,8 +3,8 @@
 use clap::Args;
 use iscsi_examples_common::amounts::parse_length;
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, Session};
+use iscsi_tuner::Size;
 use serde_json::json;
 
 use crate::connector::{self, Connector};

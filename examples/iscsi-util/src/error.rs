@@ -10,7 +10,7 @@ use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::Disk;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 

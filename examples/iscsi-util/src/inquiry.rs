@@ -6,7 +6,7 @@ use bytes::Bytes;
 use clap::Args;
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::LogicalUnit;
-use iscsi_initiator::scsi::vpd::SupportedPages;
+use iscsi_pdu::scsi::vpd::SupportedPages;
 use serde_json::json;
 
 use self::page::Page;

@@ -1,9 +1,10 @@
 //! The logical units of a target: REPORT LUNS (SPC-4 §6.33), and a few questions to each.
 
 use clap::Args;
-use iscsi_initiator::scsi::{Lun, StandardInquiry};
-use iscsi_initiator::tuning::Size;
+use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Capacity, Error as InitiatorError, LogicalUnit, Session};
+use iscsi_pdu::scsi::StandardInquiry;
+use iscsi_tuner::Size;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::tuning::{Size, SizeError};
-use iscsi_initiator::{Disk, Error as InitiatorError, Options, Sessions};
+use iscsi_initiator::{Disk, Error as InitiatorError, Options, Sessions, Timeouts};
+use iscsi_tuner::{Size, SizeError};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
@@ -80,10 +80,12 @@ impl Perf {
         connector::parse(&self.url)?;
         self.check()?;
         let url = connector.url(&self.url).await?;
-        let mut options = Options::default();
-        options.timeouts.command = Some(COMMAND);
-        options.sessions = Sessions::Fixed(self.sessions);
-        options.max_bytes_in_flight = options.max_bytes_in_flight.max(self.bytes_in_flight());
+        let default = Options::default();
+        let bytes = default.max_bytes_in_flight().max(self.bytes_in_flight());
+        let options = default
+            .with_timeouts(Timeouts::default().with_command(Some(COMMAND)))
+            .with_sessions(Sessions::Fixed(self.sessions))
+            .with_max_bytes_in_flight(bytes);
         let initiator = connector.initiator(options)?;
         let disk = connector.unless(initiator.disk(&url)).await??;
         let result = self.measure(connector, &disk).await;

@@ -3,11 +3,11 @@
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::scsi::{
+use iscsi_initiator::{Error as InitiatorError, LogicalUnit};
+use iscsi_pdu::scsi::{
     AccessState, SetTargetPortGroups, StateChange, TargetPortGroup, TargetPortGroupSupport,
     TargetPortGroups,
 };
-use iscsi_initiator::{Error as InitiatorError, LogicalUnit};
 use serde_json::{Value, json};
 
 use crate::connector::{self, Connector};

@@ -1,11 +1,11 @@
 //! The reservations of a unit: PERSISTENT RESERVE IN (SPC-4 §6.15).
 
 use clap::Args;
-use iscsi_initiator::scsi::reservation::{
-    FullStatus, HeldReservation, RegisteredKeys, Registrant, ReservationCapabilities,
-    ReservationType, TransportId,
-};
+use iscsi_initiator::scsi::ReservationType;
 use iscsi_initiator::{Error as InitiatorError, LogicalUnit};
+use iscsi_pdu::scsi::reservation::{
+    FullStatus, HeldReservation, RegisteredKeys, Registrant, ReservationCapabilities, TransportId,
+};
 use serde_json::{Value, json};
 
 use crate::connector::Connector;

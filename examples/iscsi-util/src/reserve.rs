@@ -6,8 +6,9 @@
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_initiator::scsi::Status;
-use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
-use iscsi_initiator::{Error as InitiatorError, Options, Session, Url};
+use iscsi_initiator::scsi::{ReservationKey, ReservationType};
+use iscsi_initiator::{Advanced, Error as InitiatorError, Options, Session, Url};
+use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use serde_json::json;
 
 use crate::connector::{self, Connector};
@@ -139,7 +140,8 @@ impl Change {
             work.ok_or(Error::Abandoned("a change of reservations"))?.map_err(advised)?;
             Ok(unit.registered_keys().await?)
         };
-        let options = Options::default().with_isid(Some(self.isid.unwrap_or(ISID)));
+        let advanced = Advanced::default().with_isid(Some(self.isid.unwrap_or(ISID)));
+        let options = Options::default().with_advanced(advanced);
         let keys = connector.session_with(&self.url, options, work).await?;
         let members = json!({
             "key": self.key.to_string(),

@@ -1,7 +1,7 @@
 //! Logical units, found by their numbers.
 
-use iscsi_initiator::scsi::{AdditionalSense, StandardInquiry};
 use iscsi_initiator::{Error, LogicalUnit, Session, Url};
+use iscsi_pdu::scsi::{AdditionalSense, StandardInquiry};
 
 /// The unit that a URL names, of any type, in whatever form the target spells its number.
 ///

@@ -1,7 +1,7 @@
 //! The parameters that initiator and target agreed on at login, by the names of the standard.
 
-use iscsi_initiator::Digest;
 use iscsi_initiator::Negotiated;
+use iscsi_pdu::Digest;
 use serde_json::{Map, Value};
 
 use crate::table::Line;

@@ -7,7 +7,8 @@ use clap::Parser;
 use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::time;
-use iscsi_initiator::tuning::{Bandwidth, Policy, Tuning};
+use iscsi_initiator::{Policy, Tuning};
+use iscsi_tuner::Rate;
 
 /// Measure the link to an iSCSI target, and explain what limits it
 ///
@@ -28,7 +29,7 @@ pub struct Args {
     ///
     /// Without it the rate is assumed, or what the reads fill.
     #[arg(long, value_name = "RATE", help_heading = heading::LINK)]
-    pub bandwidth: Option<Bandwidth>,
+    pub bandwidth: Option<Rate>,
     /// How socket buffers are chosen.
     ///
     /// `auto` leaves them to the kernel as far as its tuning reaches, and sets them beyond. `static` sets them to what
@@ -53,7 +54,7 @@ pub struct Args {
     /// Wait for a target that is not ready yet, as 30s or 5min.
     ///
     /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
-    /// ends after the first try. `open_patience` in the URL overrides it.
+    /// ends after the first try. `open_timeout` in the URL overrides it.
     #[arg(long, value_name = "TIME", value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
     /// Print the report, or the error, as one JSON object.
@@ -73,11 +74,10 @@ impl Args {
     /// Returns the wishes for the tuner.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
-        let mut tuning = Tuning::default();
-        tuning.policy = self.tune;
-        tuning.bandwidth = self.bandwidth;
-        tuning.congestion_control.clone_from(&self.congestion);
-        tuning
+        Tuning::default()
+            .with_policy(self.tune)
+            .with_bandwidth(self.bandwidth)
+            .with_congestion_control(self.congestion.clone())
     }
 }
 
@@ -128,9 +128,11 @@ mod tests {
     fn the_tuner_is_told() {
         let args = parse(&["--bandwidth", "100mbit", "--tune", "thesis", "--congestion", "bbr"]);
         let tuning = args.unwrap().tuning();
-        assert_eq!(tuning.policy, Policy::Thesis);
-        assert_eq!(tuning.bandwidth, "100mbit".parse().ok());
-        assert_eq!(tuning.congestion_control.as_deref(), Some("bbr"));
+        let expected = Tuning::default()
+            .with_policy(Policy::Thesis)
+            .with_bandwidth("100mbit".parse().ok())
+            .with_congestion_control(Some("bbr".to_owned()));
+        assert_eq!(tuning, expected);
         assert_eq!(parse(&[]).unwrap().tuning(), Tuning::default());
     }
 

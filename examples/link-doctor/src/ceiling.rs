@@ -8,15 +8,15 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::Bandwidth;
+use iscsi_tuner::Rate;
 
 /// The rate that one limit allows.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ceiling {
     /// The limit.
     pub limit: Limit,
-    /// The rate; [`Bandwidth::MAX`] stands for everything beyond as well.
-    pub rate: Bandwidth,
+    /// The rate; [`Rate::MAX`] stands for everything beyond as well.
+    pub rate: Rate,
     /// The numbers from which the rate follows.
     pub because: String,
     /// The setting that lifts it; `None` if none does.
@@ -59,9 +59,9 @@ impl Limit {
 /// Returns the rate that keeps `bytes` in flight, if each stays in flight for `round_trips` round
 /// trips.
 #[must_use]
-pub fn rate(bytes: u64, round_trip: Duration, round_trips: u64) -> Bandwidth {
+pub fn rate(bytes: u64, round_trip: Duration, round_trips: u64) -> Rate {
     let trips = u32::try_from(round_trips.max(1)).unwrap_or(u32::MAX);
-    Bandwidth::of(bytes, round_trip.saturating_mul(trips))
+    Rate::of(bytes, round_trip.saturating_mul(trips))
 }
 
 /// The lowest of some ceilings: of equals the one that is named first.
@@ -72,8 +72,8 @@ pub fn lowest(ceilings: &[Ceiling]) -> Option<&Ceiling> {
 
 /// A rate for people.
 #[must_use]
-pub fn shown(rate: Bandwidth) -> String {
-    if rate == Bandwidth::MAX { format!("{rate} or more") } else { rate.to_string() }
+pub fn shown(rate: Rate) -> String {
+    if rate == Rate::MAX { format!("{rate} or more") } else { rate.to_string() }
 }
 
 #[cfg(test)]
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn where_round_trips_take_no_time_nothing_is_limited() {
-        assert_eq!(rate(1, Duration::ZERO, 3), Bandwidth::MAX);
-        assert_eq!(rate(u64::MAX, Duration::MAX, u64::MAX), Bandwidth::MIN);
-        assert_eq!(shown(Bandwidth::MAX), "1000 Gbit/s or more");
+        assert_eq!(rate(1, Duration::ZERO, 3), Rate::MAX);
+        assert_eq!(rate(u64::MAX, Duration::MAX, u64::MAX), Rate::MIN);
+        assert_eq!(shown(Rate::MAX), "1000 Gbit/s or more");
     }
 
     #[test]

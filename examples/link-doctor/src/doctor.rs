@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::{unit, volume};
-use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Url};
+use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Timeouts, Url};
 use tokio::time::timeout;
 
 use crate::agreed::Agreed;
@@ -60,13 +60,14 @@ async fn close(session: &Session, stop: &Stop) {
 }
 
 fn initiator(args: &Args) -> Result<Initiator, Error> {
-    let mut options = Options::default();
-    options.timeouts.command = Some(COMMAND);
-    options.tuning = args.tuning();
-    options.open_patience = args.wait.unwrap_or_default();
+    let mut options = Options::default()
+        .with_timeouts(Timeouts::default().with_command(Some(COMMAND)))
+        .with_tuning(args.tuning())
+        .with_open_timeout(args.wait.unwrap_or_default());
     if let Depth::Fixed(depth) = args.depth {
         let wanted = MAX_READ.saturating_mul(depth as usize);
-        options.max_bytes_in_flight = options.max_bytes_in_flight.max(wanted);
+        let bytes = options.max_bytes_in_flight().max(wanted);
+        options = options.with_max_bytes_in_flight(bytes);
     }
     Ok(unit::initiator(args.initiator_name.as_deref(), options)?)
 }

@@ -1,13 +1,13 @@
 //! The facts about the link: the report of the kernel, the plan of the tuner, the granted settings.
 
 use iscsi_initiator::Reading;
-use iscsi_initiator::tuning::{
+use iscsi_tuner::{
     Autotuning, Buffer, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan,
     TcpInfo,
 };
 
 use crate::table::Line;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// A reading of the session, in parts.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Whether the path carries packets of full length.
 
 use iscsi_initiator::PathCheck;
-use iscsi_initiator::tuning::SegmentLimit;
+use iscsi_tuner::SegmentLimit;
 use serde_json::{Value, json};
 
 use crate::table::Line;
@@ -62,7 +62,7 @@ impl Path {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::Way;
+    use iscsi_tuner::Way;
 
     use super::*;
 

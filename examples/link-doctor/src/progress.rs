@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use iscsi_initiator::Url;
-use iscsi_initiator::tuning::Bandwidth;
+use iscsi_tuner::Rate;
 
 use crate::output::say;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// The session comes about.
 pub(crate) fn connecting(url: &Url) {
@@ -29,7 +29,7 @@ pub(crate) fn reading_begins(seconds: u64) {
 }
 
 /// A second of the reads is over: after so much time, with so many bytes, and the kernel's round-trip time.
-pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Bandwidth>, rtt: Duration) {
+pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Rate>, rtt: Duration) {
     let seconds = time.as_secs_f64();
     let rate = shown(rate);
     let bytes = Size(bytes);
@@ -38,6 +38,6 @@ pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Bandwidth>, rtt: 
 }
 
 /// A rate for people.
-pub(crate) fn shown(rate: Option<Bandwidth>) -> String {
+pub(crate) fn shown(rate: Option<Rate>) -> String {
     rate.map_or_else(|| "nothing".to_owned(), |rate| rate.to_string())
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use iscsi_initiator::tuning::{Bandwidth, Diagnosis, Plan};
 use iscsi_initiator::{Disk, Error, Reading, Session};
+use iscsi_tuner::{Diagnosis, Plan, Rate};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
@@ -43,7 +43,7 @@ pub struct ReadTest {
     /// Bytes read in that time.
     pub bytes: u64,
     /// The rate of each full second; `None` if nothing arrived.
-    pub samples: Vec<Option<Bandwidth>>,
+    pub samples: Vec<Option<Rate>>,
     /// Round trips of pings while reads were in flight; for a last ping without an answer, the time
     /// that it was awaited.
     pub pings: Vec<Duration>,
@@ -195,14 +195,14 @@ impl ReadTest {
 
     /// Payload by time; `None` before the first reading of running reads.
     #[must_use]
-    pub fn goodput(&self) -> Option<Bandwidth> {
+    pub fn goodput(&self) -> Option<Rate> {
         rate(self.bytes, self.time)
     }
 
     /// The rate once it was steady: that of the median second, or of the whole time if there were few
     /// seconds, or few reads in each.
     #[must_use]
-    pub fn steady(&self) -> Option<Bandwidth> {
+    pub fn steady(&self) -> Option<Rate> {
         let reads = self.bytes / self.workload.io_size.max(1) as u64;
         steady(&self.samples, reads).or_else(|| self.goodput())
     }
@@ -320,13 +320,13 @@ fn wanted(plan: &Plan) -> (u64, u32) {
 }
 
 /// The rate of so many bytes in so much time; `None` of nothing.
-fn rate(bytes: u64, time: Duration) -> Option<Bandwidth> {
-    (bytes > 0 && !time.is_zero()).then(|| Bandwidth::of(bytes, time))
+fn rate(bytes: u64, time: Duration) -> Option<Rate> {
+    (bytes > 0 && !time.is_zero()).then(|| Rate::of(bytes, time))
 }
 
 /// The rate of the median second, in which so many reads have ended in all. A second counts whole reads,
 /// so where a handful ends in each the median is off by as much as one of them.
-fn steady(seconds: &[Option<Bandwidth>], reads: u64) -> Option<Bandwidth> {
+fn steady(seconds: &[Option<Rate>], reads: u64) -> Option<Rate> {
     const SECONDS: usize = 3;
     const READS_EACH: u64 = 10;
     let tells = seconds.len() >= SECONDS && reads >= READS_EACH * seconds.len() as u64;
@@ -346,7 +346,8 @@ fn as_usize(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::{Limits, Measurement, Rtt, TransferTerms, Tuning, plan};
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Limits, Measurement, Rtt, TransferTerms, plan};
 
     use super::*;
 

@@ -5,7 +5,7 @@ mod text;
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Finding, Limiter, Rtt};
+use iscsi_tuner::{Finding, Limiter, Rtt};
 
 use crate::agreed::Agreed;
 use crate::error::Error;

@@ -3,7 +3,7 @@
 use iscsi_initiator::Disk;
 use serde_json::{Value, json};
 
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// The description of a unit, by its own report.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -16,12 +16,12 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, LinkModel};
+use iscsi_tuner::{Autotuning, Basis, LinkModel, Rate};
 
 use crate::ceiling::rate;
 use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// Limiters of the reads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -69,7 +69,7 @@ pub struct Trips {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reads {
     /// The rate once it was steady.
-    pub goodput: Bandwidth,
+    pub goodput: Rate,
     /// Bytes that were in flight.
     pub under_way: u64,
     /// Bytes that the plan wanted in flight.
@@ -132,7 +132,7 @@ impl Reads {
 
     /// The rate of the link, if the reads have filled it.
     #[must_use]
-    pub fn full_rate(&self, link: &LinkModel) -> Option<Bandwidth> {
+    pub fn full_rate(&self, link: &LinkModel) -> Option<Rate> {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
     }
 
@@ -168,7 +168,7 @@ impl Reads {
         self.window.is_some_and(|bytes| self.reaches(rate(bytes, round_trip, 1), REACHED))
     }
 
-    fn reaches(&self, ceiling: Bandwidth, share: f64) -> bool {
+    fn reaches(&self, ceiling: Rate, share: f64) -> bool {
         self.goodput.mbit_per_second() >= ceiling.mbit_per_second() * share
     }
 
@@ -236,7 +236,8 @@ pub(crate) fn millis(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::tuning::{Measurement, Rtt, Tuning};
+    use iscsi_initiator::Tuning;
+    use iscsi_tuner::{Measurement, Rtt};
 
     use super::*;
 
@@ -245,8 +246,7 @@ mod tests {
     fn link(declared: Option<&str>) -> LinkModel {
         let mut measurement = Measurement::default();
         measurement.rtt = Rtt::of([RTT; 10]);
-        let mut tuning = Tuning::default();
-        tuning.bandwidth = declared.map(|text| text.parse().unwrap());
+        let tuning = Tuning::default().with_bandwidth(declared.map(|text| text.parse().unwrap()));
         LinkModel::new(&measurement, &tuning)
     }
 

@@ -7,14 +7,12 @@
 use std::time::Duration;
 
 use iscsi_initiator::Negotiated;
-use iscsi_initiator::tuning::{
-    Autotuning, Bandwidth, Basis, Limits, LinkModel, Plan, TransferTerms,
-};
+use iscsi_tuner::{Autotuning, Basis, Limits, LinkModel, Plan, Rate, TransferTerms};
 
 use crate::ceiling::{Ceiling, Limit, lowest, rate};
 use crate::facts::LinkFacts;
 use crate::lio::{MAX_BURST, MAX_WINDOW, PortalGroup};
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// The rates that writes can reach.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +26,7 @@ pub struct Writes {
     /// The time of one round trip, the target's answer included.
     pub round_trip: Duration,
     /// The rate with one write in flight.
-    pub one_at_a_time: Bandwidth,
+    pub one_at_a_time: Rate,
     /// The rate that each limit allows, in the order of the way that data take.
     pub ceilings: Vec<Ceiling>,
 }
@@ -47,7 +45,7 @@ pub struct Question<'a> {
     /// The round trip up to the target's answer, if it was measured; else TCP's counts.
     pub answer: Option<Duration>,
     /// The rate that reads have filled the link with, if they have.
-    pub full_rate: Option<Bandwidth>,
+    pub full_rate: Option<Rate>,
     /// Where settings of the target are changed.
     pub portal_group: PortalGroup,
 }
@@ -240,7 +238,7 @@ const BBR: &str = "bbr";
 
 /// The rate of the link itself: as declared, or what reads have filled it with, or what is assumed.
 #[must_use]
-pub fn link_ceiling(link: &LinkModel, full_rate: Option<Bandwidth>) -> Ceiling {
+pub fn link_ceiling(link: &LinkModel, full_rate: Option<Rate>) -> Ceiling {
     let (rate, because, remedy) = match (link.basis, full_rate) {
         (Basis::Declared, _) => (link.bandwidth, "as declared by --bandwidth", None),
         (_, Some(full)) => {

@@ -19,7 +19,7 @@ pub struct Fault {
     /// How many seconds it lasts; until the copy has ended if not given. Only of faults that can
     /// end.
     pub seconds: Option<u64>,
-    /// Seconds that the copy puts up with what may pass (`patience=` in its URL); its default if not
+    /// Seconds that the copy puts up with what may pass (`retry_timeout=` in its URL); its default if not
     /// given.
     pub patience: Option<u32>,
     /// Seconds that a copy may take.

@@ -1,13 +1,11 @@
 //! Sessions, units and their commands.
 
 use iscsi_examples_common::sentence::words;
-use iscsi_initiator::scsi::{
-    DeviceType, FormatError, Lun, Sense, Status, reservation::ReservationKey,
-};
-use iscsi_initiator::{
-    Error, IscsiName, ProtocolError, SessionError, SessionFailure, SubmitError, TaskError,
-    TextError, Timer, TransportError,
-};
+use iscsi_initiator::scsi::{Lun, ReservationKey, Sense, Status};
+use iscsi_initiator::{Error, IscsiName, SessionFailure};
+use iscsi_pdu::keys::TextError;
+use iscsi_pdu::scsi::{DeviceType, FormatError};
+use iscsi_session::{ProtocolError, SessionError, SubmitError, TaskError, Timer, TransportError};
 
 use super::{Row, Table};
 
@@ -80,11 +78,11 @@ fn tasks() -> Vec<Row> {
         TaskError::Aborted,
         TaskError::Withdrawn,
         TaskError::TimedOut,
-        TaskError::TargetFailure(iscsi_initiator::ServiceResponse(1)),
+        TaskError::TargetFailure(iscsi_pdu::ServiceResponse(1)),
         TaskError::DataMissing { expected: 1024, transferred: 512 },
         TaskError::DataDigest,
         TaskError::Rejected {
-            reason: iscsi_initiator::RejectReason::COMMAND_NOT_SUPPORTED,
+            reason: iscsi_pdu::RejectReason::COMMAND_NOT_SUPPORTED,
             header: bytes::Bytes::new(),
         },
     ];

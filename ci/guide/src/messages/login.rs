@@ -1,10 +1,10 @@
 //! The way to a target, and the login there.
 
 use iscsi_examples_common::sentence::words;
-use iscsi_initiator::{
-    Advice, AuthenticationError, ConnectError, Error, LoginError, LoginFailure, LoginStatus,
-    LoginViolation, NegotiationFault, TextError,
-};
+use iscsi_initiator::{Advice, ConnectError, Error, LoginFailure};
+use iscsi_pdu::LoginStatus;
+use iscsi_pdu::keys::TextError;
+use iscsi_session::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
 
 use super::{Row, Table};
 

@@ -35,9 +35,9 @@ pub enum NbdAdvice {
     /// The export has no bitmap of this name.
     ExportBitmap,
     /// The connection was lost, and nothing waits for the server.
-    SetPatience,
+    SetRetryTimeout,
     /// The server was away for longer than requests wait.
-    MorePatience,
+    LongerRetryTimeout,
     /// The server exports something else now.
     CheckExport,
     /// To write again everything since the last flush: the server may have lost it.
@@ -52,7 +52,7 @@ impl NbdAdvice {
             Self::WriteBitmap => "write the URI of an export, and behind it qemu:dirty-bitmap:NAME",
             Self::UseTunnel => "use a tunnel, or a Unix socket",
             Self::WaitForServer => {
-                "check the address, and that the server is running, or wait for it (?open_patience=SECONDS in the URI)"
+                "check the address, and that the server is running, or wait for it (?open_timeout=SECONDS in the URI)"
             }
             Self::CheckAddress => "check the address and the route",
             Self::CheckPermissions => "check the permissions of the socket",
@@ -65,8 +65,8 @@ impl NbdAdvice {
             }
             Self::ReadLog => "look at the log of the server",
             Self::ExportBitmap => "name the bitmap when QEMU begins to export the node",
-            Self::SetPatience => "?patience=SECONDS in the URI waits for the server",
-            Self::MorePatience => "?patience=SECONDS in the URI waits longer",
+            Self::SetRetryTimeout => "?retry_timeout=SECONDS in the URI waits for the server",
+            Self::LongerRetryTimeout => "?retry_timeout=SECONDS in the URI waits longer",
             Self::CheckExport => "check what the server exports, and open it again",
             Self::WriteAgain => "write again",
         }
@@ -90,8 +90,8 @@ impl NbdError {
             Self::Silent(_) | Self::Protocol(_) => NbdAdvice::CheckServer,
             Self::Handshake { cause, .. } => advice_on_handshake(cause),
             Self::NoBitmap(_) => NbdAdvice::ExportBitmap,
-            Self::Lost => NbdAdvice::SetPatience,
-            Self::Away { .. } => NbdAdvice::MorePatience,
+            Self::Lost => NbdAdvice::SetRetryTimeout,
+            Self::Away { .. } => NbdAdvice::LongerRetryTimeout,
             Self::Changed(_) => NbdAdvice::CheckExport,
             Self::UnflushedWritesLost => NbdAdvice::WriteAgain,
             Self::TooLarge { .. } | Self::Bitmap { .. } => NbdAdvice::ReadLog,

@@ -33,7 +33,7 @@ const DEPTH: usize = 16 << 20;
 ///
 /// A connection that is lost, or over which a server says nothing for as long as
 /// [`NbdUri::command_timeout`] while it has something to answer, is made again, and requests
-/// without an answer are sent again; they wait for that as long as [`NbdUri::patience`]. What was answered and not flushed may be lost with a
+/// without an answer are sent again; they wait for that as long as [`NbdUri::retry_timeout`]. What was answered and not flushed may be lost with a
 /// connection, so the next flush fails then ([`NbdError::UnflushedWritesLost`]), once for each handle: to lose
 /// nothing, write it again and flush. If the export is another one by then, by its size or by what the server says of it, or
 /// if the server breaks the protocol, all requests fail.
@@ -69,7 +69,7 @@ impl NbdDevice {
     /// Opens an export, over several connections if the server takes them.
     ///
     /// # Errors
-    /// The last one, if the export does not open within [`NbdUri::open_patience`].
+    /// The last one, if the export does not open within [`NbdUri::open_timeout`].
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
         Ok(Self::connect(uri, None).await?.0)
     }
@@ -114,7 +114,7 @@ impl NbdDevice {
     }
 
     /// Returns whether all connections are lost, so that requests wait until the server is back:
-    /// [`NbdUri::patience`] at most.
+    /// [`NbdUri::retry_timeout`] at most.
     pub fn is_away(&self) -> bool {
         self.connections.is_away()
     }

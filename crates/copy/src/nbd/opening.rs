@@ -1,4 +1,4 @@
-//! Waits for a server that is not up yet when an export is opened: [`NbdUri::open_patience`].
+//! Waits for a server that is not up yet when an export is opened: [`NbdUri::open_timeout`].
 
 use std::io::ErrorKind;
 
@@ -47,7 +47,7 @@ pub(super) async fn open(
     uri: &NbdUri,
     bitmap: Option<&DirtyBitmap>,
 ) -> Result<(Connections, Export, Option<RangeSet>), NbdError> {
-    let (patience, begun) = (uri.open_patience(), Instant::now());
+    let (patience, begun) = (uri.open_timeout(), Instant::now());
     let mut pause = FIRST_PAUSE;
     let mut is_waiting = false;
     loop {

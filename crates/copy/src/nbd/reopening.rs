@@ -77,7 +77,7 @@ impl Reopening {
             }
             let left = self.patience_left(&why)?;
             if left.is_some_and(|left| left.is_zero()) {
-                let seconds = self.uri.patience().as_secs();
+                let seconds = self.uri.retry_timeout().as_secs();
                 let last = last.unwrap_or_else(|| "the server does not answer".to_owned());
                 return Err(End::Away { why, seconds, last });
             }
@@ -134,7 +134,7 @@ impl Reopening {
         if !self.standing.borrow().is_away() {
             return Ok(None);
         }
-        let (patience, now) = (self.uri.patience(), Instant::now());
+        let (patience, now) = (self.uri.retry_timeout(), Instant::now());
         if patience.is_zero() {
             return Err(End::Lost);
         }

@@ -12,23 +12,25 @@ use super::NbdError;
 /// The port where nothing else is said.
 const PORT: u16 = 10809;
 /// How long the server is waited for, and how long it may take, where nothing else is said: as a target.
-const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
+const DEFAULT_RETRY_TIMEOUT: Duration = Duration::from_secs(300);
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The parameters that only say how the export is used.
-const OWN: [&str; 3] = ["patience=", "command_timeout=", "open_patience="];
+const RETRY_TIMEOUT: [&str; 2] = ["retry_timeout=", "patience="];
+const OPEN_TIMEOUT: [&str; 2] = ["open_timeout=", "open_patience="];
+const COMMAND_TIMEOUT: [&str; 1] = ["command_timeout="];
 
 /// An export of an NBD server.
 ///
-/// Beside `socket`, three parameters of its query count, in seconds: `patience` and `open_patience`, as of an iSCSI URL, and
-/// `command_timeout`. Others, such as those for TLS, mean nothing.
+/// Beside `socket`, three parameters of its query count, in seconds: `retry_timeout` and `open_timeout`, as of an iSCSI URL
+/// (also called `patience` and `open_patience`), and `command_timeout`. Others, such as those for TLS, mean nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
     text: String,
     place: Place,
     export: String,
-    patience: Duration,
+    retry_timeout: Duration,
     command_timeout: Option<Duration>,
-    open_patience: Option<Duration>,
+    open_timeout: Option<Duration>,
 }
 
 /// Where a server listens.
@@ -50,20 +52,20 @@ impl NbdUri {
         &self.export
     }
 
-    /// Returns how long requests wait for a server that is away (`patience`, 300 s); zero does not wait.
-    pub const fn patience(&self) -> Duration {
-        self.patience
+    /// Returns how long requests wait for a server that is away (`retry_timeout`, 300 s); zero does not wait.
+    pub const fn retry_timeout(&self) -> Duration {
+        self.retry_timeout
     }
 
-    /// Returns how long opening the export waits for a server that is not up yet (`open_patience`). Zero, the default, tries once.
-    pub fn open_patience(&self) -> Duration {
-        self.open_patience.unwrap_or_default()
+    /// Returns how long opening the export waits for a server that is not up yet (`open_timeout`). Zero, the default, tries once.
+    pub fn open_timeout(&self) -> Duration {
+        self.open_timeout.unwrap_or_default()
     }
 
-    /// Sets the opening patience, unless the URI has one.
+    /// Sets how long opening waits, unless the URI says so.
     #[must_use]
-    pub fn or_open_patience(mut self, patience: Duration) -> Self {
-        self.open_patience.get_or_insert(patience);
+    pub fn or_open_timeout(mut self, open_timeout: Duration) -> Self {
+        self.open_timeout.get_or_insert(open_timeout);
         self
     }
 
@@ -77,7 +79,8 @@ impl NbdUri {
     /// Returns the URI without these parameters: the name of the export, however it is used.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
-        let names = |pair: &&str| !OWN.iter().any(|own| pair.starts_with(own));
+        let own = || RETRY_TIMEOUT.iter().chain(&OPEN_TIMEOUT).chain(&COMMAND_TIMEOUT);
+        let names = |pair: &&str| !own().any(|own| pair.starts_with(own));
         let kept: Vec<_> = query.split('&').filter(names).collect();
         if kept.is_empty() { before.to_owned() } else { format!("{before}?{}", kept.join("&")) }
     }
@@ -98,8 +101,12 @@ impl FromStr for NbdUri {
         let parameter =
             |name: &'static str| query.split('&').find_map(|pair| pair.strip_prefix(name));
         let socket = parameter("socket=");
-        let [patience, command_timeout, open_patience] =
-            OWN.map(|own| parameter(own).map(seconds).transpose());
+        let time = |names: &[&'static str]| {
+            names.iter().find_map(|name| parameter(name)).map(seconds).transpose()
+        };
+        let retry_timeout = time(&RETRY_TIMEOUT)?.unwrap_or(DEFAULT_RETRY_TIMEOUT);
+        let command_timeout = time(&COMMAND_TIMEOUT)?.unwrap_or(DEFAULT_COMMAND_TIMEOUT);
+        let open_timeout = time(&OPEN_TIMEOUT)?;
         let place = match (scheme, socket) {
             ("nbd+unix", Some(path)) if !path.is_empty() && authority.is_empty() => {
                 Place::Unix(decode(path)?.into())
@@ -117,17 +124,18 @@ impl FromStr for NbdUri {
             text: text.to_owned(),
             place,
             export: decode(export)?,
-            patience: patience?.unwrap_or(DEFAULT_PATIENCE),
-            command_timeout: Some(command_timeout?.unwrap_or(DEFAULT_COMMAND_TIMEOUT))
-                .filter(|limit| !limit.is_zero()),
-            open_patience: open_patience?,
+            retry_timeout,
+            command_timeout: Some(command_timeout).filter(|limit| !limit.is_zero()),
+            open_timeout,
         })
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, NbdError> {
     let count: u32 = text.parse().map_err(|_| {
-        NbdError::Uri("patience, open_patience and command_timeout are whole numbers of seconds")
+        NbdError::Uri(
+            "retry_timeout, open_timeout and command_timeout are whole numbers of seconds",
+        )
     })?;
     Ok(Duration::from_secs(count.into()))
 }
@@ -197,19 +205,21 @@ mod tests {
 
     #[test]
     fn a_query_says_how_long_to_wait() {
-        for (text, patience, limit, name) in [
+        for (text, retry_timeout, limit, name) in [
             ("nbd://host/a", 300, Some(60), "nbd://host/a"),
-            ("nbd://host/a?patience=5", 5, Some(60), "nbd://host/a"),
-            ("nbd://host?patience=0&command_timeout=0", 0, None, "nbd://host"),
+            ("nbd://host/a?retry_timeout=5", 5, Some(60), "nbd://host/a"),
+            // Their earlier names.
+            ("nbd://host/a?patience=5&open_patience=6", 5, Some(60), "nbd://host/a"),
+            ("nbd://host?retry_timeout=0&command_timeout=0", 0, None, "nbd://host"),
             (
-                "nbd+unix:///?patience=7&socket=s&command_timeout=8&open_patience=1&tls-certificates=c",
+                "nbd+unix:///?retry_timeout=7&socket=s&command_timeout=8&open_timeout=1&tls-certificates=c",
                 7,
                 Some(8),
                 "nbd+unix:///?socket=s&tls-certificates=c",
             ),
         ] {
             let uri: NbdUri = text.parse().unwrap();
-            assert_eq!(uri.patience(), Duration::from_secs(patience), "{text}");
+            assert_eq!(uri.retry_timeout(), Duration::from_secs(retry_timeout), "{text}");
             assert_eq!(uri.command_timeout(), limit.map(Duration::from_secs), "{text}");
             assert_eq!((uri.name(), uri.to_string()), (name.to_owned(), text.to_owned()));
         }
@@ -219,11 +229,11 @@ mod tests {
     fn the_uri_says_itself_how_long_to_wait_at_the_beginning() {
         let of = |text: &str| text.parse::<NbdUri>().unwrap();
         let second = Duration::from_secs(1);
-        assert_eq!(of("nbd://host").open_patience(), Duration::ZERO);
-        assert_eq!(of("nbd://host").or_open_patience(second).open_patience(), second);
-        for (text, patience) in [("0", 0), ("9", 9)] {
-            let uri = of(&format!("nbd://host?open_patience={text}")).or_open_patience(second);
-            assert_eq!(uri.open_patience(), Duration::from_secs(patience));
+        assert_eq!(of("nbd://host").open_timeout(), Duration::ZERO);
+        assert_eq!(of("nbd://host").or_open_timeout(second).open_timeout(), second);
+        for (text, wait) in [("open_timeout=0", 0), ("open_timeout=9", 9), ("open_patience=9", 9)] {
+            let uri = of(&format!("nbd://host?{text}")).or_open_timeout(second);
+            assert_eq!(uri.open_timeout(), Duration::from_secs(wait));
         }
     }
 
@@ -231,10 +241,10 @@ mod tests {
     fn what_is_none_is_refused() {
         for text in [
             "",
-            "nbd://host?patience=",
+            "nbd://host?retry_timeout=",
             "nbd://host?patience=soon",
             "nbd://host?command_timeout=-1",
-            "nbd://host?open_patience=1m",
+            "nbd://host?open_timeout=1m",
             "nbd://host?command_timeout=1.5",
             "nbd:host",
             "nbd://",

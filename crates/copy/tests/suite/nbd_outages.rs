@@ -234,7 +234,7 @@ async fn a_server_that_does_not_come_back_is_waited_for_as_long_as_was_asked() {
         for word in ["within", "there is no such socket"] {
             assert!(error.to_string().contains(word), "{error}");
         }
-        assert_eq!(nbd_error(&error).advice(), Some(NbdAdvice::MorePatience));
+        assert_eq!(nbd_error(&error).advice(), Some(NbdAdvice::LongerRetryTimeout));
         // It stays so, also where the server comes back later, and nothing waits any more.
         server.listen();
         let begun = Instant::now();

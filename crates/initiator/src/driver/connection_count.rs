@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Connections {
     /// Number of connections in full feature phase now.
     pub open: u32,
-    /// Number of connections asked for: [`Options::connections`](crate::Options::connections).
+    /// Number of connections asked for: [`Options::with_connections`](crate::Options::with_connections).
     pub wanted: u32,
     /// Reasons for missing connections, a sentence each; `None` if none is missing.
     pub note: Option<String>,

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use iscsi_pdu::TargetAddress;
-use iscsi_tuner::{Bandwidth, Granted, Interface, Limits, Plan, TcpInfo};
+use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 
 /// A result that comes later.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
@@ -84,7 +84,7 @@ pub trait Socket: Send + Sync {
     ///
     /// # Errors
     /// As `setsockopt(2)`.
-    fn limit_pacing(&self, _rate: Option<Bandwidth>) -> io::Result<()> {
+    fn limit_pacing(&self, _rate: Option<Rate>) -> io::Result<()> {
         Ok(())
     }
 

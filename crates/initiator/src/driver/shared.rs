@@ -9,7 +9,7 @@ use std::time::Duration;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
 use iscsi_session::{Negotiated, Reopening};
-use iscsi_tuner::{Bandwidth, OwnLimits};
+use iscsi_tuner::{OwnLimits, Rate};
 use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// The rate at which its connections are to send at this time, if the class of a disk says so.
-    pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
+    pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         self.class()?.pacing_rate()
     }
 
@@ -167,7 +167,7 @@ impl Shared {
     pub(crate) fn own_limits(&self) -> OwnLimits {
         let mut limits = OwnLimits::default();
         let ceil = self.class().and_then(|class| class.ceil().bits_per_second());
-        limits.rate = ceil.and_then(|ceil| Bandwidth::from_bits_per_second(ceil).ok());
+        limits.rate = ceil.and_then(|ceil| Rate::from_bits_per_second(ceil).ok());
         limits.requests = Some(self.budget.max_requests());
         limits.bytes = Some(self.budget.max_bytes());
         limits
@@ -261,7 +261,7 @@ impl Shared {
 /// Which session it is. At the level of errors, so that it is there with every line that is shown; not
 /// within the span of whoever asks for the session, which it outlives.
 fn policy_of(options: &Options, url: &Url) -> RequestPolicy {
-    let policy = options.policy(url.parameters.patience.map(seconds));
+    let policy = options.policy(url.parameters.retry_timeout.map(seconds));
     let reservation_key = url.parameters.reservation_key.or(policy.reservation_key);
     RequestPolicy { reservation_key, ..policy }
 }

@@ -64,10 +64,10 @@ advices! {
     AdmitInitiator => "add it to the target's access list or use another initiator name",
     // The way to the target.
     CheckHostName => "check its spelling and the name service",
-    CheckPort => "check the port, and that the target is running, or wait for it (Options::with_open_patience)",
+    CheckPort => "check the port, and that the target is running, or wait for it (Options::with_open_timeout)",
     CheckRoute => "check the address and the route",
-    CheckFirewall => "check the address, the route and the firewall, or wait for the target (Options::with_open_patience)",
-    WaitForTarget => "try again later, or wait for it (Options::with_open_patience)",
+    CheckFirewall => "check the address, the route and the firewall, or wait for the target (Options::with_open_timeout)",
+    WaitForTarget => "try again later, or wait for it (Options::with_open_timeout)",
     NamePortal => "name that portal in the URL if it is the right one",
     AllowRedirect => "if it is, have it prove that (mutual CHAP), or allow it by redirects=any in the URL",
     CorrectPortal => "correct the address that the target names",

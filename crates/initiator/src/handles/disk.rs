@@ -7,7 +7,7 @@ mod join;
 pub(crate) mod open;
 mod pages;
 mod read;
-mod reservation;
+pub(crate) mod reservation;
 mod stats;
 pub(crate) mod stream;
 mod unmap;
@@ -51,7 +51,7 @@ use crate::unit::transfer::{Expected, Transfer};
 /// A logical unit as an array of bytes.
 ///
 /// A disk splits requests of any offset and length by the limits of the unit (VPD page B0) and by
-/// [`Options::max_transfer`](crate::Options::max_transfer), and runs the parts concurrently. A write that begins or
+/// [`Options::with_max_transfer`](crate::Options::with_max_transfer), and runs the parts concurrently. A write that begins or
 /// ends within a block reads that block first and writes it back with the new bytes in it. Writes to the same block
 /// run one after the other, in the order of their first polls. This includes writes by other disks of the same
 /// [`Initiator`](crate::Initiator) to this unit. A write whose future was dropped still counts until the target has
@@ -249,7 +249,7 @@ impl Disk {
     /// # Errors
     /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is another unit. [`Error::MediumChanged`] if it
     /// may have another medium. [`Error::UnprovenUnit`] if the unit does not report its name within
-    /// [`Options::patience`](crate::Options::patience). Otherwise as [`LogicalUnit::read`].
+    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Otherwise as [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.confirm().await
     }
@@ -292,7 +292,7 @@ impl Disk {
     }
 
     /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans. The
-    /// limits of the options and of the [class](crate::Options::class) apply: the number of requests in flight, and
+    /// limits of the options and of the [class](crate::Options::with_class) apply: the number of requests in flight, and
     /// what the class lets pass in a second.
     #[doc(alias = "concurrency")]
     pub fn queue_depth(&self, io_size: usize) -> usize {
@@ -320,13 +320,13 @@ impl Disk {
     /// A write that was sent over two sessions has returned with the first answer. Its second copy is aborted in the
     /// background, and this method waits for that: when it returns without an error, nothing that was sent can change
     /// the unit any more. If a session is lost meanwhile, it is reconnected for this purpose, or to end its
-    /// registration by the key of the disk, for up to [`Options::patience`](crate::Options::patience); an attempt
+    /// registration by the key of the disk, for up to [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); an attempt
     /// that has begun by then is completed. When the last handle of a disk is dropped, the same happens in the
     /// background as long as its runtime runs. Only this method proves that it succeeded.
     ///
     /// # Errors
     /// [`Error::Unsettled`] if the target may still carry out a write of a lost session; [`Error::StillRegistered`]
-    /// if the unit may still know the [key](crate::Options::reservation_key) of the disk; otherwise the reason why a
+    /// if the unit may still know the [key](crate::Options::with_reservation_key) of the disk; otherwise the reason why a
     /// session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {

@@ -78,7 +78,7 @@ impl Initiator {
     /// Logs in to the target of a URL, given as text or as a [`Url`]. If the URL names a logical
     /// unit, the commands that [`Session::disk`] needs are sent right behind the login.
     ///
-    /// With [`Options::open_patience`] it retries until a target that is not there yet appears.
+    /// With [`Options::with_open_timeout`] it retries until a target that is not there yet appears.
     /// Dropping the future cancels the login.
     ///
     /// # Errors
@@ -93,13 +93,13 @@ impl Initiator {
         opening::connect(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
-    /// Opens the disk that a URL names, with as many sessions as [`Options::sessions`] allows. It
+    /// Opens the disk that a URL names, with as many sessions as [`Options::with_sessions`] allows. It
     /// returns as soon as the first session has logged in and the unit has reported what it is.
     /// Further sessions log in meanwhile; each joins when it is proved to lead to the same unit.
     ///
     /// With [`Sessions::Fixed`](crate::Sessions), or with several portals in the URL, it also waits
     /// a short time for the other sessions. A session that is refused is no error: [`Disk::spread`]
-    /// reports it. With [`Options::open_patience`] it retries until a target that is not there yet
+    /// reports it. With [`Options::with_open_timeout`] it retries until a target that is not there yet
     /// appears.
     ///
     /// A session of the disk that is lost is reconnected: see [Retry, reconnect and

@@ -1,4 +1,4 @@
-//! How long it is waited for a target that is not there yet: [`Options::open_patience`](crate::Options::open_patience).
+//! How long it is waited for a target that is not there yet: [`Options::with_open_timeout`](crate::Options::with_open_timeout).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::outlook::Outlook;
 use crate::handles::disk::Disk;
 use crate::handles::disk::open::open;
-use crate::multipath::back_off::BackOff;
+use crate::multipath::back_off::RandomPauses;
 use crate::multipath::credential_tries::CredentialTries;
 use crate::session::Session;
 use crate::session::discovered_target::DiscoveredTarget;
@@ -49,9 +49,9 @@ async fn patiently<'a, T>(
     mut attempt: impl FnMut() -> BoxFuture<'a, Result<T, Error>>,
 ) -> Result<T, Error> {
     let options = node.options();
-    let of_url = url.parameters.open_patience.map(|s| Duration::from_secs(s.into()));
-    let patience = of_url.unwrap_or(options.open_patience);
-    let mut back_off = BackOff::new(node.entropy(), options.reopening.in_range());
+    let of_url = url.parameters.open_timeout.map(|s| Duration::from_secs(s.into()));
+    let patience = of_url.unwrap_or(options.open_timeout);
+    let mut back_off = RandomPauses::new(node.entropy(), options.advanced.reconnect_pauses);
     let mut credentials = CredentialTries::within(patience);
     let begun = Instant::now();
     let mut is_waiting = false;

@@ -13,7 +13,7 @@ use crate::multipath::access::{Access, Rank};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::options::retry::RetryOptions;
+use crate::options::back_off::BackOff;
 use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
 use crate::unit::execute::is_refused;
 use crate::unit::port_groups::TargetPort;
@@ -47,7 +47,7 @@ pub(super) struct AccessWatch {
     /// Not sooner: a unit that contradicts itself is not asked in a tight loop.
     not_before: Instant,
     pauses: Pauses,
-    retry: RetryOptions,
+    retry: BackOff,
     /// When the states are looked at again without another reason.
     due: Option<Instant>,
     /// The group of the port that each path leads to, and each portal.
@@ -71,7 +71,7 @@ pub(crate) struct AccessAnswer {
 
 impl AccessWatch {
     /// Of a disk whose unit says whether it has target port groups; requests count on that from now on.
-    pub(super) fn of(paths: &Paths<Path>, retry: RetryOptions) -> Self {
+    pub(super) fn of(paths: &Paths<Path>, retry: BackOff) -> Self {
         let open = paths.open();
         let state = open.first().map(|(_, path)| path.unit.state());
         let profile = state.and_then(|state| state.profile.get());
@@ -83,7 +83,7 @@ impl AccessWatch {
     }
 
     /// Nothing is known yet of a unit that says whether it has target port groups.
-    fn new(is_on: bool, news: UnitChanges, retry: RetryOptions) -> Self {
+    fn new(is_on: bool, news: UnitChanges, retry: BackOff) -> Self {
         let now = Instant::now();
         Self {
             is_on,
@@ -253,6 +253,7 @@ mod tests {
     use iscsi_pdu::scsi::{AccessState, Sense};
 
     use super::*;
+    use crate::options::Options;
 
     /// An answer to a question, through the port of a group, that tells one state of each of two groups.
     fn answer(question: u64, of_group: u16, states: [u8; 2]) -> AccessAnswer {
@@ -265,7 +266,11 @@ mod tests {
     }
 
     fn watch() -> AccessWatch {
-        AccessWatch::new(true, ChangeLog::default().follow(), RetryOptions::default())
+        AccessWatch::new(
+            true,
+            ChangeLog::default().follow(),
+            Options::default().advanced.retry_pauses,
+        )
     }
 
     fn state(watch: &AccessWatch, path: u32) -> Option<AccessState> {

@@ -120,8 +120,8 @@ impl<C: Carrier> Paths<C> {
     ) -> Result<(Grant<C>, Transfer), Error> {
         let (late, stuck) = {
             let state = self.lock();
-            let lateness = &self.policy().lateness;
-            (state.schedule.late_after(path, lateness), state.schedule.stuck_after(path, lateness))
+            let hedge = &self.policy().hedge;
+            (state.schedule.late_after(path, hedge), state.schedule.stuck_after(path, hedge))
         };
         let requirements = Requirements { avoid: Some(path), is_alone: false };
         let mut check = begun;

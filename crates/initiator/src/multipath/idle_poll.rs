@@ -1,4 +1,4 @@
-//! Questions to the unit of an idle disk ([`Options::poll`](crate::Options::poll)).
+//! Questions to the unit of an idle disk ([`Options::with_poll`](crate::Options::with_poll)).
 //!
 //! A unit reports a change at the next command of each session and not before (SAM-5 §5.14), so an idle disk hears of
 //! none. One TEST UNIT READY for each interval, over one session, is such a command.
@@ -16,6 +16,7 @@ use crate::multipath::path::Path;
 use crate::state::budget::Budget;
 use crate::state::outstanding::CommandNumber;
 use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::retry::MAX_ATTENTIONS;
 
 /// When the unit of an idle disk is asked next.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ fn answered(path: &Path) -> bool {
 pub(super) async fn hear_of_changes(unit: LogicalUnit) -> Result<(), Error> {
     let asking = unit.with_questions(Budget::new(1, 1));
     // Several reports may wait in the unit, each of which takes the place of an answer.
-    for _ in 0..=unit.session().policy().retry.max_attentions {
+    for _ in 0..=MAX_ATTENTIONS {
         let answer = asking.execute(unit.command(Cdb::test_unit_ready())).await;
         match answer {
             Err(error) if is_report(&error) => {}

@@ -9,12 +9,12 @@
 use std::time::{Duration, Instant};
 
 use iscsi_tuner::{
-    Bandwidth, EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
+    EstimatorWindow, LinkEstimator, Rate, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
     wait_for_answers,
 };
 
 use crate::multipath::access::Access;
-use crate::options::lateness::LatenessOptions;
+use crate::options::hedge::HedgeOptions;
 
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -144,7 +144,7 @@ impl Lane {
     }
 
     /// `None` until the path has shown it.
-    pub(super) fn rate(&self) -> Option<Bandwidth> {
+    pub(super) fn rate(&self) -> Option<Rate> {
         self.link.rate()
     }
 
@@ -160,11 +160,11 @@ impl Lane {
     }
 
     /// Whether nothing was answered there for as long as a request takes to be stuck.
-    pub(super) fn is_silent(&self, lateness: &LatenessOptions, now: Instant) -> bool {
+    pub(super) fn is_silent(&self, hedge: &HedgeOptions, now: Instant) -> bool {
         self.silent_since.is_some_and(|since| {
             let silence = now.saturating_duration_since(since);
             // Mostly it is far too short, and asked about several times a request.
-            silence >= lateness.least_stuck() && silence >= lateness.stuck(self.rto())
+            silence >= hedge.least_stuck() && silence >= hedge.stuck(self.rto())
         })
     }
 
@@ -198,7 +198,7 @@ impl Lane {
 
     /// When the path would have finished one more request, from now on, if one of unknown rate is as
     /// fast as any other.
-    pub(super) fn finish(&self, len: u64, usual: Bandwidth) -> Duration {
+    pub(super) fn finish(&self, len: u64, usual: Rate) -> Duration {
         self.rate().unwrap_or(usual).time_for(self.under_way.saturating_add(len)) + self.shortest()
     }
 
@@ -257,7 +257,7 @@ impl Lane {
         }
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         self.link.observe_round_trip(time, now);
-        let rate = Bandwidth::of(self.delivered - ticket.delivered, ticket.interval(now));
+        let rate = Rate::of(self.delivered - ticket.delivered, ticket.interval(now));
         let sample = RateSample::new(rate).app_limited(ticket.app_limited);
         self.link.observe_rate(&sample.between(ticket.delivered, self.delivered), now);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::options::retry::RetryOptions;
+use crate::options::back_off::BackOff;
 use crate::unit::retry::Pauses;
 
 /// A session that ends sooner has not shown that it can last.
@@ -28,7 +28,7 @@ impl Life {
 
     /// The session has ended, by now: the least time to wait before the next, and how its life begins
     /// once it has come.
-    pub(super) fn end(self, options: &RetryOptions) -> (Duration, impl FnOnce() -> Self) {
+    pub(super) fn end(self, options: &BackOff) -> (Duration, impl FnOnce() -> Self) {
         let is_quick = self.since.elapsed() < LASTING;
         let quick_ends = if is_quick { self.quick_ends.saturating_add(1) } else { 0 };
         let after = |count| Pauses::new(options).after(count).next();
@@ -42,10 +42,11 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::options::Options;
 
     #[tokio::test(start_paused = true)]
     async fn sessions_that_do_not_last_are_not_opened_in_a_tight_loop() {
-        let options = RetryOptions::default();
+        let options = Options::default().advanced.retry_pauses;
         let mut life = Life::begin();
         let mut pauses = Vec::new();
         for _ in 0..9 {

@@ -84,7 +84,7 @@ impl Supervisor {
 
     /// Between two tries to settle what was given up.
     pub(super) fn max_pause(&self) -> Duration {
-        self.opener.node.options().reopening.in_range().max_pause
+        self.opener.node.options().advanced.reconnect_pauses.max_pause
     }
 
     /// When it is to be looked whether a write waits for what was given up: it may be one of another disk, of which

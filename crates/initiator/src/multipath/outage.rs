@@ -7,6 +7,7 @@ use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::{Lost, NotBack};
 use crate::multipath::supervisor::Supervisor;
+use crate::options::retry_timeout::OnRetryTimeout;
 
 impl Paths<Path> {
     /// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says
@@ -29,8 +30,8 @@ impl Paths<Path> {
 impl Supervisor {
     /// Whether the disk goes on though its last session has not come back, for this reason.
     pub(super) fn outlasts(&self, not_back: &NotBack) -> bool {
-        let options = self.opener.node.options().reopening.in_range();
-        options.outlasts_patience && !not_back.is_final
+        let on_timeout = self.opener.node.options().on_retry_timeout;
+        on_timeout == OnRetryTimeout::FailRequests && !not_back.is_final
     }
 
     /// No session has come back for as long as requests wait: they fail, and it is tried on.

@@ -13,7 +13,7 @@ use crate::driver::referral::Referral;
 use crate::error::Error;
 use crate::error::outlook::Outlook;
 use crate::multipath::access::{Access, Rank};
-use crate::multipath::back_off::BackOff;
+use crate::multipath::back_off::RandomPauses;
 use crate::multipath::candidates::Candidates;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
@@ -66,7 +66,7 @@ impl Opener {
         let portals = self.best_portals_from(turn + 1);
         let first = portals.first().copied().unwrap_or_default();
         let _turn = self.portals.turn(first).await;
-        let mut race = PortalRace::new(self.node.options().head_start());
+        let mut race = PortalRace::new(self.node.options().advanced.head_start());
         self.run(&mut race, &portals);
         let mut failure = None;
         while let Some((portal, reached)) = race.next().await {
@@ -240,18 +240,15 @@ impl Opener {
             sleep(patience).await;
             return Err(NotBack::yet(why.clone()));
         }
-        let options = self.node.options().reopening.in_range();
-        let mut back_off = BackOff::new(self.node.entropy(), options.clone());
+        let pauses = self.node.options().advanced.reconnect_pauses;
+        let mut back_off = RandomPauses::new(self.node.entropy(), pauses);
         sleep(back_off.first(time2wait.max(pause))).await;
-        let mut tries = 0u32;
         let mut candidates = Candidates::new(&self.portals_from(lost.portal), patience);
-        let mut race = PortalRace::new(self.node.options().head_start());
+        let mut race = PortalRace::new(self.node.options().advanced.head_start());
         loop {
             self.run(&mut race, &candidates.due());
             candidates.extend(self.portals.len());
-            tries = tries.saturating_add(1);
-            let is_last = options.max_tries.is_some_and(|max| tries >= max);
-            let tried = self.reopen_at_any(lost, &mut race, is_last, &mut candidates, &expected);
+            let tried = self.reopen_at_any(lost, &mut race, &mut candidates, &expected);
             let why_not = match tried.await {
                 Ok(path) => return Ok(path.living(next_life())),
                 Err(error) if candidates.is_empty() => {
@@ -261,7 +258,7 @@ impl Opener {
             };
             wait.say(format!("a session was lost: {why}; trying again, the last try: {why_not}"));
             let pause = back_off.next().max(candidates.until_due());
-            if is_last || begun.elapsed().saturating_add(pause) > patience {
+            if begun.elapsed().saturating_add(pause) > patience {
                 return Err(NotBack::yet(why_not));
             }
             sleep(pause).await;
@@ -319,15 +316,14 @@ impl Opener {
         &self,
         lost: &Path,
         race: &mut PortalRace,
-        is_last: bool,
         candidates: &mut Candidates,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let mut first = None;
         loop {
             let next = match first {
-                Some(_) if !is_last => race.next_soon().await,
-                Some(_) | None => race.next().await,
+                Some(_) => race.next_soon().await,
+                None => race.next().await,
             };
             let Some((portal, reached)) = next else { break };
             let reopened = match reached {
@@ -383,8 +379,8 @@ impl Opener {
         if !session.is_reinstated_by_login() {
             return Err(lost.why().clone());
         }
-        let options = self.node.options().reopening.in_range();
-        let mut back_off = BackOff::new(self.node.entropy(), options);
+        let pauses = self.node.options().advanced.reconnect_pauses;
+        let mut back_off = RandomPauses::new(self.node.entropy(), pauses);
         loop {
             let Err(error) = self.reinstate(lost, &expected).await else { return Ok(()) };
             if self.portals_to_settle(lost.path()).is_empty() {
@@ -403,7 +399,7 @@ impl Opener {
     /// another one, where a session of that name may live, which the login would end.
     async fn reinstate(&self, lost: &Lost, expected: &ExpectedUnit) -> Result<(), Error> {
         let mut failure = lost.why().clone();
-        let mut race = PortalRace::new(self.node.options().head_start());
+        let mut race = PortalRace::new(self.node.options().advanced.head_start());
         self.run(&mut race, &self.portals_to_settle(lost.path()));
         while let Some((portal, reached)) = race.next().await {
             let reinstated = match reached {

@@ -8,12 +8,12 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use iscsi_tuner::Bandwidth;
+use iscsi_tuner::Rate;
 use smallvec::SmallVec;
 
 use crate::multipath::access::{Access, Rank};
 use crate::multipath::lane::{Lane, MIN_LEN, PathId, Requirements, Room, Share, Ticket};
-use crate::options::lateness::LatenessOptions;
+use crate::options::hedge::HedgeOptions;
 
 /// What is under way on each path.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Schedule {
     /// What all paths may have under way together.
     total: Room,
     /// When one counts as silent.
-    lateness: LatenessOptions,
+    hedge: HedgeOptions,
     /// It takes nothing more until it has nothing to do: a request waits that wants to be alone.
     spared: Option<PathId>,
 }
@@ -37,8 +37,8 @@ const MIN_REQUEST_LEN: u64 = 64 << 10;
 
 impl Schedule {
     /// No paths, which may have so much under way together.
-    pub(crate) fn within(total: Room, lateness: LatenessOptions) -> Self {
-        Self { lanes: SmallVec::new(), total, lateness, spared: None }
+    pub(crate) fn within(total: Room, hedge: HedgeOptions) -> Self {
+        Self { lanes: SmallVec::new(), total, hedge, spared: None }
     }
 
     pub(crate) fn add(&mut self, id: PathId, room: Room) {
@@ -98,7 +98,7 @@ impl Schedule {
     /// Whether the unit is served over another path that answers.
     pub(crate) fn others_serve(&self, id: PathId, now: Instant) -> bool {
         let mut others = self.lanes.iter().filter(|lane| lane.id != id && !lane.is_closing);
-        others.any(|lane| lane.access.serves() && !lane.is_silent(&self.lateness, now))
+        others.any(|lane| lane.access.serves() && !lane.is_silent(&self.hedge, now))
     }
 
     /// Whether anything is under way.
@@ -109,7 +109,7 @@ impl Schedule {
     /// Whether nothing is answered over a path.
     pub(crate) fn is_silent(&self, id: PathId, now: Instant) -> bool {
         let mut lanes = self.lanes.iter();
-        lanes.any(|lane| lane.id == id && lane.is_silent(&self.lateness, now))
+        lanes.any(|lane| lane.id == id && lane.is_silent(&self.hedge, now))
     }
 
     /// Whether a path is one of those that requests go to.
@@ -120,7 +120,7 @@ impl Schedule {
     /// How good a path is, the least being the best: one that does not answer comes last, whatever its port does. The
     /// only one comes neither first nor last, so how long it is silent need not be known: 600 instructions a request.
     fn worth(&self, lane: &Lane, now: Instant) -> (bool, Rank) {
-        let is_silent = self.lanes.len() > 1 && lane.is_silent(&self.lateness, now);
+        let is_silent = self.lanes.len() > 1 && lane.is_silent(&self.hedge, now);
         (is_silent, lane.access.rank())
     }
 
@@ -175,7 +175,7 @@ impl Schedule {
         if let [only] = &*self.lanes {
             return self.pick_only(only, len, requirements);
         }
-        let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
+        let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Rate::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
         let share = Share::of(self.total, self.used(now).count());
         let best = self.best(requirements.avoid, now)?;
@@ -235,15 +235,15 @@ impl Schedule {
 
     /// When a request that has not been answered by then counts as late: a path that has nothing
     /// else to do had better send it, too.
-    pub(crate) fn late_after(&self, path: PathId, lateness: &LatenessOptions) -> Duration {
+    pub(crate) fn late_after(&self, path: PathId, hedge: &HedgeOptions) -> Duration {
         let others = self.lanes.iter().filter(|lane| lane.id != path);
-        lateness.late(others.filter_map(Lane::rto).min())
+        hedge.late(others.filter_map(Lane::rto).min())
     }
 
     /// When it counts as stuck: then it waits in line for another path.
-    pub(crate) fn stuck_after(&self, path: PathId, lateness: &LatenessOptions) -> Duration {
+    pub(crate) fn stuck_after(&self, path: PathId, hedge: &HedgeOptions) -> Duration {
         let lane = self.lanes.iter().find(|lane| lane.id == path);
-        lateness.stuck(lane.and_then(Lane::rto))
+        hedge.stuck(lane.and_then(Lane::rto))
     }
 
     /// A path that has nothing to do.
@@ -273,7 +273,7 @@ impl Schedule {
             return u64::MAX;
         }
         rates.sort_unstable();
-        let rate = rates.get(rates.len() / 2).copied().unwrap_or(Bandwidth::MIN);
+        let rate = rates.get(rates.len() / 2).copied().unwrap_or(Rate::MIN);
         let bytes = rate.bytes_in(MAX_REQUEST_TIME);
         (bytes - bytes % MIN_REQUEST_LEN).max(MIN_REQUEST_LEN)
     }
@@ -324,7 +324,7 @@ mod tests {
     /// Moves `count` requests over the links, with as many in the queue as the caller has at once.
     fn run(links: &[Link], count: u64, depth: u64, room: Room) -> Outcome {
         let start = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         (0u32..).zip(links).for_each(|(id, _)| schedule.add(PathId(id), room));
         let mut free_at = vec![start; links.len()];
         let mut carried = vec![0; links.len()];
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn one_request_goes_whatever_its_length() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         schedule.add(PathId(0), Room { bytes: 1000, requests: 0 });
         assert_eq!(schedule.pick(1 << 30, ANY, now), Some(PathId(0)));
         schedule.begin(PathId(0), 1 << 30, ANY, false, now);
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn a_path_that_closes_takes_nothing_more() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         schedule.close(PathId(0));
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn where_the_unit_takes_no_requests_others_come_first() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
@@ -526,7 +526,7 @@ mod tests {
         let second = schedule.begin(PathId(0), LEN, ANY, true, start).unwrap();
         let answered = start + Duration::from_millis(100);
         schedule.end(&first, answered);
-        let silent = answered + LatenessOptions::default().min_stuck;
+        let silent = answered + HedgeOptions::default().min_stuck;
         assert_eq!(schedule.pick(LEN, ANY, silent - Duration::from_millis(1)), Some(PathId(0)));
         assert!(schedule.is_silent(PathId(0), silent));
         assert_eq!(schedule.pick(LEN, ANY, silent), Some(PathId(1)));
@@ -537,7 +537,7 @@ mod tests {
 
     /// So many paths, all alike.
     fn schedule(count: u32) -> Schedule {
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         (0..count).for_each(|id| schedule.add(PathId(id), ROOM));
         schedule
     }
@@ -545,7 +545,7 @@ mod tests {
     #[test]
     fn a_request_that_wants_to_be_alone_is() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         schedule.add(PathId(0), ROOM);
         let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
         assert_eq!(schedule.pick(LEN, ALONE, now), None);
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn a_caller_that_asks_little_does_not_make_a_path_look_slow() {
         let start = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        let mut schedule = Schedule::within(Room::UNLIMITED, HedgeOptions::default());
         schedule.add(PathId(0), ROOM);
         for n in 0..100 {
             let now = start + Duration::from_millis(n * 100);

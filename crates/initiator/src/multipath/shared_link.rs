@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use iscsi_pdu::Cid;
-use iscsi_tuner::{Bandwidth, Measurement, RecentLoss, TcpInfo, Tuning, plan};
+use iscsi_tuner::{Measurement, Rate, RecentLoss, TcpInfo, Tuning, plan};
 
 use crate::driver::measure::reading::Reading;
 use crate::multipath::lane::PathId;
@@ -21,7 +21,7 @@ impl Traffic {
     /// Takes in a reading of a path, so long after the one before: of the connection that leads its session, which is
     /// another one when that has lost the first. Says whether a queue stands before its link.
     pub(super) fn count(&mut self, id: PathId, cid: Cid, info: &TcpInfo, time: Duration) -> bool {
-        let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
+        let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
         let before = self.seen.insert(id, (cid, *info)).filter(|(before, _)| *before == cid);
         let Some((_, before)) = before else { return sends_queue };
         self.loss.count(&before, info, time);
@@ -74,10 +74,10 @@ impl SharedLink {
 
 /// The rate of a link of which each session sees its share. One that has not measured its own yet has as much as
 /// the others on average; where none has, nothing is known.
-fn rate_of_all(shares: &[Option<Bandwidth>]) -> Option<Bandwidth> {
+fn rate_of_all(shares: &[Option<Rate>]) -> Option<Rate> {
     let known: Vec<_> = shares.iter().flatten().map(|share| share.bits_per_second()).collect();
     let mean = known.iter().sum::<u64>().checked_div(known.len() as u64)?;
-    Bandwidth::from_bits_per_second(mean.saturating_mul(shares.len() as u64)).ok()
+    Rate::from_bits_per_second(mean.saturating_mul(shares.len() as u64)).ok()
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_session_that_is_new_has_a_share_as_the_others() {
-        let mbit = |rate: u64| Bandwidth::from_bits_per_second(rate * 1_000_000).ok();
+        let mbit = |rate: u64| Rate::from_bits_per_second(rate * 1_000_000).ok();
         assert_eq!(rate_of_all(&[mbit(20), mbit(30)]), mbit(50));
         assert_eq!(rate_of_all(&[mbit(20), None, mbit(30), None]), mbit(100));
         assert_eq!(rate_of_all(&[None, None]), None);

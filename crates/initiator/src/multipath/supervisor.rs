@@ -94,7 +94,7 @@ impl Supervisor {
         let report = Arc::clone(&opener.report);
         let closed = paths.supervise();
         let polls = IdlePoll::new(opener.node.options().poll_interval(opener.url.parameters.poll));
-        let access = AccessWatch::of(paths, opener.node.options().retry.in_range());
+        let access = AccessWatch::of(paths, opener.node.options().advanced.retry_pauses);
         let opening = u32::try_from(events.len()).unwrap_or_default();
         let mut supervisor = Self {
             paths: paths.downgrade(),

@@ -20,7 +20,8 @@ use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
-use crate::options::lateness::LatenessOptions;
+use crate::options::advanced::Advanced;
+use crate::options::hedge::HedgeOptions;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::{RequestStats, Snapshot};
 use crate::unit::transfer::Transfer;
@@ -337,9 +338,10 @@ async fn what_is_stuck_stays_where_the_options_say_so() {
     let budget = Budget::new(1024, 64 << 20);
     let stalls = Some((Duration::from_secs(2), Duration::from_secs(600)));
     let links = [Link::new(&budget, 10.0, 50), Link::with(&budget, 10.0, 50, None, stalls)];
-    let lateness = LatenessOptions::default();
-    let lateness = lateness.with_min_late(EVER).with_min_stuck(EVER).with_unknown(EVER);
-    let policy = Options::default().with_lateness(lateness).policy(None);
+    let hedge = HedgeOptions::default();
+    let hedge = hedge.with_min_late(EVER).with_min_stuck(EVER);
+    let policy =
+        Options::default().with_advanced(Advanced::default().with_hedge(hedge)).policy(None);
     let paths = Paths::new(links[0].clone(), ROOM, budget, policy, Arc::default());
     paths.add(links[1].clone(), ROOM);
     let begun = Instant::now();

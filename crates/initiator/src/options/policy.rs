@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
 
-use crate::options::lateness::LatenessOptions;
-use crate::options::retry::RetryOptions;
+use crate::options::back_off::BackOff;
+use crate::options::hedge::HedgeOptions;
 use crate::traffic_class::TrafficClass;
 
 /// The options about that, within their ranges.
@@ -13,8 +13,9 @@ use crate::traffic_class::TrafficClass;
 pub(crate) struct RequestPolicy {
     /// How long a disk puts up with what may pass by itself.
     pub(crate) patience: Duration,
-    pub(crate) retry: RetryOptions,
-    pub(crate) lateness: LatenessOptions,
+    /// The pauses before a retry.
+    pub(crate) retry: BackOff,
+    pub(crate) hedge: HedgeOptions,
     /// By what the sessions of a disk are registered with the unit.
     pub(crate) reservation_key: Option<ReservationKey>,
     /// By what the requests of a disk are ruled.

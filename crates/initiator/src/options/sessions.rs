@@ -5,7 +5,7 @@
 /// Each session has its own TCP connection: where one connection is limited by its windows or by
 /// loss, several carry more. Each session has its own command window, and nothing on one session
 /// waits for data that was lost on another. What they have in flight is limited together
-/// ([`Options::max_bytes_in_flight`](crate::Options)).
+/// ([`Options::with_max_bytes_in_flight`](crate::Options)).
 #[doc(alias("multipath", "paths"))]
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]

@@ -1,38 +1,29 @@
-//! Socket options: signs of life, and the interface a connection leaves by.
+//! Socket options: keepalive, time limits, and the interface a connection leaves by.
 
 use std::time::Duration;
 
-use crate::options::setters::setters;
+use crate::options::range::MAX_TIME;
 
 /// Socket options: keepalive by the kernel, in addition to the pings of iSCSI, and the network
 /// interfaces to use.
 ///
 /// The defaults are libiscsi's. Its `LIBISCSI_TCP_SYNCNT` has no counterpart:
-/// [`Options::connect_timeout`](crate::Options::connect_timeout) limits how long it may take to
-/// connect.
+/// [`with_connect_timeout`](Self::with_connect_timeout) limits how long it may take to connect.
 #[doc(alias = "keepalive")]
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
 pub struct SocketOptions {
-    /// Idle time after which the kernel sends the first keepalive probe, 1 to 32,767 seconds
-    /// (`TCP_KEEPIDLE`).
-    pub keepalive_idle: Duration,
-    /// Time between two keepalive probes, 1 to 32,767 seconds (`TCP_KEEPINTVL`).
-    pub keepalive_interval: Duration,
-    /// Number of unanswered probes after which the connection counts as lost, 1 to 127
-    /// (`TCP_KEEPCNT`).
-    pub keepalive_count: u32,
-    /// Time that sent data may remain unacknowledged before the connection counts as lost
-    /// (`TCP_USER_TIMEOUT`); `None` leaves it to the kernel.
-    #[doc(alias = "timeout")]
-    pub user_timeout: Option<Duration>,
-    /// Network interfaces to connect through, in turn; any if empty (`SO_BINDTODEVICE`).
-    pub interfaces: Vec<String>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) keepalive_idle: Duration,
+    pub(crate) keepalive_interval: Duration,
+    pub(crate) keepalive_count: u32,
+    pub(crate) user_timeout: Option<Duration>,
+    pub(crate) interfaces: Vec<String>,
 }
 
 impl Default for SocketOptions {
     fn default() -> Self {
         Self {
+            connect_timeout: Duration::from_secs(10),
             keepalive_idle: Duration::from_secs(30),
             keepalive_interval: Duration::from_secs(30),
             keepalive_count: 3,
@@ -43,20 +34,52 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    setters! {
-        with_keepalive_idle(keepalive_idle: Duration),
-        with_keepalive_interval(keepalive_interval: Duration),
-        with_keepalive_count(keepalive_count: u32),
-        with_user_timeout(user_timeout: Option<Duration>),
-        with_interfaces(interfaces: Vec<String>),
+    /// Sets the time limit to make a TCP connection, over all addresses of the portal, up to 1 day, 10 s by default. The
+    /// time limit of the login applies as well.
+    #[doc(alias = "timeout")]
+    #[must_use]
+    pub const fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Sets the idle time after which the kernel sends the first keepalive probe, and the time between two probes, each 1 to
+    /// 32,767 seconds (`TCP_KEEPIDLE`, `TCP_KEEPINTVL`), 30 s by default; and the number of unanswered probes after which the
+    /// connection counts as lost, 1 to 127 (`TCP_KEEPCNT`), 3 by default.
+    #[must_use]
+    pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, count: u32) -> Self {
+        self.keepalive_idle = idle;
+        self.keepalive_interval = interval;
+        self.keepalive_count = count;
+        self
+    }
+
+    /// Sets the time that sent data may remain unacknowledged before the connection counts as lost (`TCP_USER_TIMEOUT`);
+    /// `None`, the default, leaves it to the kernel.
+    #[doc(alias = "timeout")]
+    #[must_use]
+    pub const fn with_user_timeout(mut self, user_timeout: Option<Duration>) -> Self {
+        self.user_timeout = user_timeout;
+        self
+    }
+
+    /// Sets the network interfaces to connect through, in turn (`SO_BINDTODEVICE`); any if empty, as by default.
+    #[must_use]
+    pub fn with_interfaces(mut self, interfaces: Vec<String>) -> Self {
+        self.interfaces = interfaces;
+        self
+    }
+
+    /// `connect_timeout` within its range.
+    pub(crate) fn connect_limit(&self) -> Duration {
+        self.connect_timeout.min(MAX_TIME)
     }
 
     /// Applies libiscsi's environment variables: `LIBISCSI_TCP_KEEPIDLE` and
     /// `LIBISCSI_TCP_KEEPINTVL` (seconds), `LIBISCSI_TCP_KEEPCNT`, `LIBISCSI_TCP_USER_TIMEOUT`
     /// (milliseconds) and `LIBISCSI_BIND_INTERFACES` (names separated by commas). A value that is
     /// not a number counts as not set.
-    #[must_use]
-    pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| variable(name).and_then(|value| value.trim().parse::<u32>().ok());
         let seconds = |name: &str| number(name).map(|count| Duration::from_secs(count.into()));
         if let Some(idle) = seconds("LIBISCSI_TCP_KEEPIDLE") {
@@ -104,6 +127,7 @@ mod tests {
             keepalive_count: 7,
             user_timeout: Some(Duration::from_millis(1500)),
             interfaces: vec!["eth0".to_owned(), "eth1".to_owned()],
+            ..SocketOptions::default()
         };
         assert_eq!(options, expected);
     }

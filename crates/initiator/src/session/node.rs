@@ -62,7 +62,7 @@ pub(crate) struct Discovered {
 impl Node {
     /// A node of that name, with connections of the kernel.
     pub(crate) fn new(name: IscsiName, options: Options) -> Result<Self, Error> {
-        let mut socket = options.socket.clone();
+        let mut socket = options.advanced.sockets.clone();
         if options.use_environment {
             socket = socket.with_environment(|name| std::env::var(name).ok());
         }
@@ -84,7 +84,7 @@ impl Node {
     ) -> Result<Self, Error> {
         let mut drawn = [0; 3];
         network.random(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
-        let isid = options.isid.unwrap_or(drawn);
+        let isid = options.advanced.isid.unwrap_or(drawn);
         let user = Arc::new(());
         let inner = Inner {
             users: Arc::downgrade(&user),
@@ -320,11 +320,13 @@ impl Node {
         let mut config = Config::new(name.clone(), isid, kind);
         let (cmd_sn, generation) = network.first_numbers();
         (config.first_cmd_sn, config.first_tag_generation) = (CmdSn::new(cmd_sn), generation);
-        config.offer = planned_offer(&options.offer, &options.tuning);
+        config.offer = planned_offer(&options.advanced.offer, &options.tuning);
         let connections = options.connections_of(&config.kind);
-        config.offer.max_connections = config.offer.max_connections.max(connections);
-        config.timeouts = options.timeouts.clone();
-        url.parameters.apply(&mut config.offer, &mut config.timeouts);
+        let connections = config.offer.max_connections().max(connections);
+        config.offer = config.offer.with_max_connections(connections);
+        config.timeouts = options.timeouts;
+        config.offer = url.parameters.apply_to_offer(config.offer);
+        config.timeouts = url.parameters.apply_to_timeouts(config.timeouts);
         config.chap = self.chap(url)?;
         config.max_tasks = options.tasks();
         config.issued_challenges = challenges.clone();
@@ -359,6 +361,7 @@ impl Entropy for HostEntropy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::advanced::Advanced;
 
     fn isids(options: Options) -> [Isid; 2] {
         let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
@@ -373,7 +376,8 @@ mod tests {
     /// one is the same after a restart.
     #[test]
     fn isi_02_each_session_has_its_own_isid() {
-        let options = Options { isid: Some([1, 2, 3]), ..Options::default() };
+        let advanced = Advanced::default().with_isid(Some([1, 2, 3]));
+        let options = Options::default().with_advanced(advanced);
         let fixed = isids(options.clone());
         assert_eq!(fixed.map(Isid::to_bytes), [[0x80, 1, 2, 3, 0, 0], [0x80, 1, 2, 3, 0, 1]]);
         assert_eq!(isids(options), fixed);

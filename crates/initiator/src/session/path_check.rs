@@ -140,8 +140,8 @@ impl Node {
         let address = reached.1.address();
         let key = self.next_key()?;
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.key.isid)?;
-        config.offer.max_connections = 1;
-        (config.timeouts.nop_interval, config.timeouts.nop_response) = (None, LIMIT);
+        config.offer = config.offer.with_max_connections(1);
+        config.timeouts = config.timeouts.with_nop_interval(None).with_nop_response(LIMIT);
         let reach = Reach { connector, reached: Some(reached), connections: 1, start_trial: None };
         let session = self.start_over(reach, config, url, key, Budget::of(self.options()));
         session.logged_in().await?;

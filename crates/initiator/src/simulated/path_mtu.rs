@@ -15,7 +15,7 @@ async fn disk_behind(passing: [usize; 2], sessions: u32) -> (Simulated, Result<D
     *lock(&network.portals[0].path) = Some(passing);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let mut options = Options { use_environment: false, ..Options::default() };
-    options.sessions = Sessions::Fixed(sessions);
+    options = options.with_sessions(Sessions::Fixed(sessions));
     let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
     let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
     let disk = open::open(&node, url).await;

@@ -1,6 +1,7 @@
 //! How many sessions a disk has while it has much to do.
 
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
+use iscsi_tuner::Tuning;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -29,8 +30,9 @@ async fn disk_of_an_array() -> Disk {
     let network = Simulated::new([1, 2].map(|number| port(&groups, &disk, number)), properties);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let mut options = Options { use_environment: false, ..Options::default() };
-    options.sessions = Sessions::Auto { max: MAX };
-    options.tuning.bandwidth = "400mbit".parse().ok();
+    options = options
+        .with_sessions(Sessions::Auto { max: MAX })
+        .with_tuning(Tuning::default().with_bandwidth("400mbit".parse().ok()));
     let node = Node::over(Arc::new(network), name, options).unwrap();
     let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0?portal=192.0.2.2")).unwrap();
     open::open(&node, url).await.unwrap()

@@ -52,7 +52,7 @@ impl Rig {
         let network = Simulated::new(targets(&medium, portal_groups), properties);
         let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
         let mut options = Options { use_environment: false, ..Options::default() };
-        (options.sessions, options.patience) = (Sessions::Fixed(2), PATIENCE);
+        options = options.with_sessions(Sessions::Fixed(2)).with_retry_timeout(PATIENCE);
         let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
         let url = format!("iscsi://192.0.2.1/{TARGET}/0?portal=192.0.2.2");
         let disk = open_at(&node, &url).await;
@@ -225,7 +225,11 @@ async fn a_dark_portal_costs_its_head_start() {
     rig.network.portals[0].cut();
     let begun = Instant::now();
     rig.write(NEW).await.unwrap();
-    assert!(begun.elapsed() < rig.node.options().connect_timeout, "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < rig.node.options().advanced.sockets.connect_timeout,
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iscsi_shaper::{Class, Rate};
+use iscsi_shaper::{Class, RateLimit};
 use tokio::task::JoinSet;
 
 use super::*;
@@ -88,7 +88,7 @@ async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
     let begun = Instant::now();
     let (written, ()) = tokio::join!(disk.write_at(0, data), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        shaper.change(shaper.root(), Class::new(Rate::Unlimited)).unwrap();
+        shaper.change(shaper.root(), Class::new(RateLimit::Unlimited)).unwrap();
     });
     written.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
@@ -170,7 +170,7 @@ impl Scheduler for Counter {
         Box::pin(async move { Charge::new(bytes, settle) })
     }
 
-    fn ceil(&self) -> Rate {
+    fn ceil(&self) -> RateLimit {
         "8mbit".parse().unwrap()
     }
 }

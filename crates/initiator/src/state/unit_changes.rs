@@ -96,7 +96,7 @@ impl UnitChanges {
     /// Waits for the next change; `None` when all handles of the disk are dropped.
     ///
     /// A unit reports to each session at its next command (SAM-5 §5.14). So no change is seen while
-    /// no command is sent, unless [`Options::poll`](crate::Options::poll) makes an idle disk ask.
+    /// no command is sent, unless [`Options::with_poll`](crate::Options::with_poll) makes an idle disk ask.
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<UnitChange> {
         loop {

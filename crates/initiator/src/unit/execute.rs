@@ -20,7 +20,7 @@ use crate::state::outstanding::CommandNumber;
 use crate::state::range_locks::RangeGuard;
 use crate::state::writes::Epoch;
 use crate::unit::logical_unit::LogicalUnit;
-use crate::unit::retry::{Patience, Verdict};
+use crate::unit::retry::{Patience, TRANSITION_LIMIT, Verdict};
 use crate::unit::transfer::Transfer;
 
 /// A command that has its status.
@@ -109,7 +109,7 @@ impl LogicalUnit {
     /// How long a command of a unit alone is sent again.
     pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
-        let usual = self.state.across.transitions.limit(retry.transition_patience);
+        let usual = self.state.across.transitions.limit(TRANSITION_LIMIT);
         Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 

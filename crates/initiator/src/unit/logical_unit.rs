@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
     Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
-    Sense, StandardInquiry, UnmapList, WriteSameFlags,
+    Sense, SenseFormat, StandardInquiry, UnmapList, WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
 use iscsi_session::{Command, Payload};
@@ -118,7 +118,7 @@ impl LogicalUnit {
     /// As [`execute`](Self::execute).
     pub async fn request_sense(&self) -> Result<Sense, Error> {
         const LEN: u8 = 252;
-        self.ask(Cdb::request_sense(false, LEN), LEN.into(), Sense::decode).await
+        self.ask(Cdb::request_sense(SenseFormat::Fixed, LEN), LEN.into(), Sense::decode).await
     }
 
     /// Returns the type, vendor and product of the unit (INQUIRY).
@@ -130,7 +130,7 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
-    /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](crate::scsi::vpd) for
+    /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](iscsi_pdu::scsi::vpd) for
     /// decoders. A page of more than 255 bytes takes two commands; if the unit refuses the second,
     /// the first 255 bytes are returned.
     ///

@@ -63,7 +63,7 @@ impl LogicalUnit {
     /// # Errors
     /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, for good;
     /// [`Error::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
-    /// [`Options::patience`](crate::Options::patience) says; when the session ended.
+    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout) says; when the session ended.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
         self.state().doubts.raise();
         self.recognize().await

@@ -8,8 +8,19 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::error::sense::is_becoming_ready;
+use crate::options::back_off::BackOff;
 use crate::options::policy::RequestPolicy;
-use crate::options::retry::RetryOptions;
+
+/// The pauses after which a method of a session or a unit gives up: about five seconds by default.
+const MAX_PAUSES: u32 = 11;
+/// UNIT ATTENTIONs in a row after which a command is sent again.
+pub(crate) const MAX_ATTENTIONS: u32 = 8;
+/// How long a disk sends a command again that ends in ABORTED COMMAND, or whose data arrives damaged: the command itself may
+/// be the cause.
+const ABORTED_LIMIT: Duration = Duration::from_secs(5);
+/// How long a method of a session or a unit waits while a port changes its state, if the unit does not report how long that
+/// may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
+pub(crate) const TRANSITION_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is to be done after a command has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,8 +34,8 @@ pub(crate) enum Verdict {
 /// How often a command has been tried again within its session, and why.
 #[derive(Debug)]
 pub(crate) struct Patience<'a> {
-    options: &'a RetryOptions,
-    /// Unit attention conditions queue up in a unit; more than the options say in a row are no news.
+    options: &'a BackOff,
+    /// Unit attention conditions queue up in a unit; more than [`MAX_ATTENTIONS`] in a row are no news.
     attentions: u32,
     pauses: u32,
     /// Whether it is paused at all for a unit that is busy.
@@ -45,12 +56,12 @@ pub(crate) struct Pauses {
 
 impl<'a> Patience<'a> {
     /// That of a unit.
-    pub(crate) const fn of_a_unit(options: &'a RetryOptions, transition: Duration) -> Self {
+    pub(crate) const fn of_a_unit(options: &'a BackOff, transition: Duration) -> Self {
         Self { options, attentions: 0, pauses: 0, waits: true, transition, transition_since: None }
     }
 
     /// That of a disk's path: whoever has others waits for himself.
-    pub(crate) const fn of_a_path(options: &'a RetryOptions) -> Self {
+    pub(crate) const fn of_a_path(options: &'a BackOff) -> Self {
         Self { waits: false, ..Self::of_a_unit(options, Duration::ZERO) }
     }
 
@@ -67,7 +78,7 @@ impl<'a> Patience<'a> {
         // With either, the command itself was not executed (SPC-4 §4.5.5, SAM-5 §5.14).
         if sense.key == SenseKey::UnitAttention || sense.deferred {
             self.attentions = self.attentions.saturating_add(1);
-            let again = self.attentions <= self.options.max_attentions;
+            let again = self.attentions <= MAX_ATTENTIONS;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
         if sense.additional == AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION {
@@ -90,7 +101,7 @@ impl<'a> Patience<'a> {
     }
 
     fn pause(&mut self) -> Verdict {
-        if !self.waits || self.pauses >= self.options.max_pauses {
+        if !self.waits || self.pauses >= MAX_PAUSES {
             return Verdict::Final;
         }
         Verdict::Again(self.next_pause())
@@ -104,7 +115,7 @@ impl<'a> Patience<'a> {
 }
 
 impl Pauses {
-    pub(crate) const fn new(options: &RetryOptions) -> Self {
+    pub(crate) const fn new(options: &BackOff) -> Self {
         Self { first: options.first_pause, max: options.max_pause, count: 0 }
     }
 
@@ -142,7 +153,7 @@ pub(crate) fn endurance(error: &Error, policy: &RequestPolicy) -> Option<Duratio
     }
     // It may be the command's own fault, or the link damages all that is sent so.
     let is_given_up = sense.is_some_and(|sense| sense.key == SenseKey::AbortedCommand);
-    (is_given_up || error.is_damage()).then(|| policy.patience.min(policy.retry.aborted_patience))
+    (is_given_up || error.is_damage()).then(|| policy.patience.min(ABORTED_LIMIT))
 }
 
 #[cfg(test)]
@@ -162,12 +173,16 @@ mod tests {
     const FIRST_PAUSE: Duration = Duration::from_millis(10);
     const BRIEF: Duration = Duration::from_secs(5);
 
+    fn retry() -> BackOff {
+        Options::default().advanced.retry_pauses
+    }
+
     fn patient(patience: Duration) -> RequestPolicy {
         Options::default().policy(Some(patience))
     }
 
     fn first(status: Status, sense: Option<Sense>) -> Verdict {
-        Patience::of_a_unit(&RetryOptions::default(), Duration::ZERO).judge(status, sense.as_ref())
+        Patience::of_a_unit(&retry(), Duration::ZERO).judge(status, sense.as_ref())
     }
 
     #[test]
@@ -228,7 +243,7 @@ mod tests {
 
     #[test]
     fn patience_ends() {
-        let options = RetryOptions::default();
+        let options = retry();
         let mut patience = Patience::of_a_unit(&options, Duration::ZERO);
         let mut total = Duration::ZERO;
         while let Verdict::Again(pause) = patience.judge(Status::BUSY, None) {
@@ -250,27 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn the_options_say_how_often_and_with_what_pauses() {
+    fn the_options_say_with_what_pauses() {
         let millis = Duration::from_millis;
-        let options = RetryOptions::default()
-            .with_first_pause(millis(100))
-            .with_max_pause(millis(250))
-            .with_max_pauses(4)
-            .with_max_attentions(1)
-            .with_aborted_patience(millis(700));
-        let mut patience = Patience::of_a_unit(&options, Duration::ZERO);
-        let verdicts: Vec<_> = (0..5).map(|_| patience.judge(Status::BUSY, None)).collect();
+        let pauses = BackOff::new(millis(100), millis(250));
+        let mut patience = Patience::of_a_unit(&pauses, Duration::ZERO);
+        let verdicts: Vec<_> = (0..12).map(|_| patience.judge(Status::BUSY, None)).collect();
         let again = [100, 200, 250, 250].map(|pause| Verdict::Again(millis(pause)));
-        assert_eq!(verdicts[..4], again);
-        assert_eq!(verdicts[4], Verdict::Final);
-        let attention = sense(false, 0x6, 0x29, 0);
-        let mut attend = || patience.judge(Status::CHECK_CONDITION, Some(&attention));
-        assert_eq!((attend(), attend()), (Verdict::Again(Duration::ZERO), Verdict::Final));
-        let aborted = Error::CheckCondition {
-            command: "READ (16)",
-            sense: Box::new(sense(false, 0xb, 0x47, 0x03)),
-        };
-        let policy = Options::default().with_retry(options).policy(None);
-        assert_eq!(endurance(&aborted, &policy), Some(millis(700)));
+        assert_eq!(
+            (&verdicts[..4], verdicts[10], verdicts[11]),
+            (&again[..], again[3], Verdict::Final)
+        );
     }
 }

@@ -74,8 +74,11 @@ impl UrlOptions {
                 let count = number(value, (1, u32::MAX));
                 put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
             }
-            "patience" => seconds(&mut parameters.patience, "patience", value),
-            "open_patience" => seconds(&mut parameters.open_patience, "open_patience", value),
+            // The names before, which scripts may have.
+            "retry_timeout" => seconds(&mut parameters.retry_timeout, "retry_timeout", value),
+            "patience" => seconds(&mut parameters.retry_timeout, "patience", value),
+            "open_timeout" => seconds(&mut parameters.open_timeout, "open_timeout", value),
+            "open_patience" => seconds(&mut parameters.open_timeout, "open_patience", value),
             "poll" => seconds(&mut parameters.poll, "poll", value),
             "reservation_key" => {
                 let key = value.parse().ok().filter(|key: &ReservationKey| !key.is_none());

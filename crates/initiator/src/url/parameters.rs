@@ -38,13 +38,13 @@ pub struct Parameters {
     /// Time limit of connect and login together, in seconds.
     pub login_timeout: Option<u32>,
     /// Time limit of a disk for errors that may pass by themselves, in seconds:
-    /// [`Options::patience`](crate::Options::patience).
-    pub patience: Option<u32>,
+    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout).
+    pub retry_timeout: Option<u32>,
     /// Time limit for a target that is not there yet, in seconds:
-    /// [`Options::open_patience`](crate::Options::open_patience).
-    pub open_patience: Option<u32>,
+    /// [`Options::with_open_timeout`](crate::Options::with_open_timeout).
+    pub open_timeout: Option<u32>,
     /// Interval at which an idle disk asks its unit for changes, in seconds; 0 for never:
-    /// [`Options::poll`](crate::Options::poll).
+    /// [`Options::with_poll`](crate::Options::with_poll).
     pub poll: Option<u32>,
     /// Key that registers the sessions of a disk with its unit (SPC-4 §5.13).
     pub reservation_key: Option<ReservationKey>,
@@ -57,20 +57,33 @@ impl Parameters {
         set(&mut chap.allow_short_secret, self.allow_short_secret);
     }
 
-    /// Writes the parameters that are set over those of an offer and of time limits.
-    pub(crate) fn apply(&self, offer: &mut Offer, timeouts: &mut Timeouts) {
-        set(&mut offer.header_digest, self.header_digest);
-        set(&mut offer.data_digest, self.data_digest);
-        set(&mut offer.initial_r2t, self.initial_r2t);
-        set(&mut offer.immediate_data, self.immediate_data);
-        set(&mut offer.max_recv_data_segment_length, self.max_recv_data_segment_length);
-        set(&mut offer.max_burst_length, self.max_burst_length);
-        set(&mut offer.first_burst_length, self.first_burst_length);
-        set(&mut offer.max_outstanding_r2t, self.max_outstanding_r2t);
-        offer.first_burst_length = offer.first_burst_length.min(offer.max_burst_length);
-        set(&mut timeouts.login, self.login_timeout.map(seconds));
+    /// Writes the parameters that are set over those of an offer.
+    pub(crate) fn apply_to_offer(&self, offer: Offer) -> Offer {
+        let offer = put(offer, self.header_digest, Offer::with_header_digest);
+        let offer = put(offer, self.data_digest, Offer::with_data_digest);
+        let offer = put(offer, self.initial_r2t, Offer::with_initial_r2t);
+        let offer = put(offer, self.immediate_data, Offer::with_immediate_data);
+        let segment = self.max_recv_data_segment_length;
+        let offer = put(offer, segment, Offer::with_max_recv_data_segment_length);
+        let offer = put(offer, self.max_burst_length, Offer::with_max_burst_length);
+        let offer = put(offer, self.first_burst_length, Offer::with_first_burst_length);
+        let offer = put(offer, self.max_outstanding_r2t, Offer::with_max_outstanding_r2t);
+        offer.with_first_burst_length(offer.first_burst_length().min(offer.max_burst_length()))
+    }
+
+    /// Writes the parameters that are set over those of time limits.
+    pub(crate) fn apply_to_timeouts(&self, timeouts: Timeouts) -> Timeouts {
+        let timeouts = put(timeouts, self.login_timeout.map(seconds), Timeouts::with_login);
         let command = self.command_timeout.map(|s| (s > 0).then(|| seconds(s)));
-        set(&mut timeouts.command, command);
+        put(timeouts, command, Timeouts::with_command)
+    }
+}
+
+/// Sets a value that is there.
+fn put<T, V>(of: T, value: Option<V>, with: fn(T, V) -> T) -> T {
+    match value {
+        Some(value) => with(of, value),
+        None => of,
     }
 }
 

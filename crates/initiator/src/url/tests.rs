@@ -186,7 +186,7 @@ fn options_set_parameters() {
     let url = parse(
         "iscsi://u:p@host?auth=sha-256&header_digest=crc32c&data_digest=none-crc32c\
          &initial_r2t=yes&immediate_data=no&first_burst=65536&max_burst=1048576\
-         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&patience=60&open_patience=90&poll=30\
+         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&retry_timeout=60&open_timeout=90&poll=30\
          &reservation_key=0x1A2b\
          &force_usn=ab%20c&target_user=t&target_password=q&chap_short_secrets=refuse&redirects=same-host",
     );
@@ -204,8 +204,8 @@ fn options_set_parameters() {
         max_outstanding_r2t: Some(8),
         command_timeout: Some(0),
         login_timeout: Some(3),
-        patience: Some(60),
-        open_patience: Some(90),
+        retry_timeout: Some(60),
+        open_timeout: Some(90),
         poll: Some(30),
         reservation_key: Some(ReservationKey(0x1a2b)),
     };
@@ -219,12 +219,19 @@ fn options_set_parameters() {
 
 #[test]
 fn parameters_apply_over_the_defaults() {
-    let (mut offer, mut timeouts) = (Offer::default(), Timeouts::default());
     let url = parse("iscsi://host?max_burst=65536&timeout=0&login_timeout=3");
-    url.parameters.apply(&mut offer, &mut timeouts);
-    assert_eq!((offer.max_burst_length, offer.first_burst_length), (65536, 65536));
-    assert_eq!((timeouts.command, timeouts.login), (None, Duration::from_secs(3)));
-    assert_eq!(offer.max_outstanding_r2t, Offer::default().max_outstanding_r2t);
+    let burst = 65_536;
+    let offer = Offer::default().with_max_burst_length(burst).with_first_burst_length(burst);
+    assert_eq!(url.parameters.apply_to_offer(Offer::default()), offer);
+    let timeouts = Timeouts::default().with_command(None).with_login(Duration::from_secs(3));
+    assert_eq!(url.parameters.apply_to_timeouts(Timeouts::default()), timeouts);
+}
+
+/// The names that these options had before are understood as well.
+#[test]
+fn options_keep_their_earlier_names() {
+    let now = parse("iscsi://host?retry_timeout=7&open_timeout=9");
+    assert_eq!(parse("iscsi://host?patience=7&open_patience=9").parameters, now.parameters);
 }
 
 #[test]
@@ -232,6 +239,8 @@ fn wrong_options_are_errors_that_name_them() {
     let option = |text: &str| error(&format!("iscsi://host?{text}"));
     assert_eq!(option("data_digset=crc32c"), UrlError::UnknownOption("data_digset".to_owned()));
     assert_eq!(option("auth=md5&auth=md5"), UrlError::RepeatedOption("auth"));
+    let twice = option("patience=1&retry_timeout=1");
+    assert_eq!(twice, UrlError::RepeatedOption("retry_timeout"));
     for text in [
         "auth",
         "auth=md4",
@@ -243,7 +252,9 @@ fn wrong_options_are_errors_that_name_them() {
         "timeout=-1",
         "timeout=",
         "login_timeout=0",
+        "retry_timeout=long",
         "patience=long",
+        "open_timeout=-1",
         "open_patience=-1",
         "poll=1m",
         "force_usn=",

@@ -40,7 +40,7 @@ fn pongs() -> Vec<Row> {
         })
         .ends(Fault::Target, &["StatSN"]),
         pong("no answer", |_, line| line.lose())
-            .limits(|timeouts, soon| timeouts.nop_response = soon)
+            .limits(|timeouts, soon| timeouts.with_nop_response(soon))
             .fails_or_ends(&[]),
     ]
 }
@@ -109,7 +109,7 @@ fn rejects() -> Vec<Row> {
                 line.inject(reject);
                 line.lose();
             })
-            .limits(|timeouts, soon| timeouts.command = Some(soon)),
+            .limits(|timeouts, soon| timeouts.with_command(Some(soon))),
     ]
 }
 

@@ -57,7 +57,7 @@ fn answers() -> Vec<Row> {
             .always_hears(Opcode::TextRequest, |pdu, line| {
                 line.answer(pdu, pdus::text_response().itt(pdu.itt()).ttt(1).last(false));
             })
-            .limits(|timeouts, soon| timeouts.command = Some(soon))
+            .limits(|timeouts, soon| timeouts.with_command(Some(soon)))
             .ends(Fault::Network, &["did not answer in time"]),
         discover("a list twice").says(RESPONSE, 0, |pdu, line| {
             let again = pdu.clone();
@@ -93,7 +93,7 @@ fn other_pdus() -> Vec<Row> {
             .ends(Fault::Target, &["dropped the session"]),
         discover("no answer to the logout")
             .hears(Opcode::LogoutRequest, 0, |_, line| line.lose())
-            .limits(|timeouts, soon| timeouts.logout = soon),
+            .limits(|timeouts, soon| timeouts.with_logout(soon)),
         discover("a close in place of the logout's answer").hears(
             Opcode::LogoutRequest,
             0,

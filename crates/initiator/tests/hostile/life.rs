@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, Initiator, Options, Session, Sessions};
+use iscsi_initiator::{Advanced, Disk, Error, Initiator, Options, Session, Sessions};
+use iscsi_session::{Offer, Timeouts};
 use iscsi_testkit::disk::RamDisk;
 
 use crate::liar::Liar;
@@ -91,15 +92,15 @@ async fn open(row: &Row, initiator: &Initiator, url: &str) -> Result<(Session, D
 }
 
 fn options(row: &Row, soon: Duration) -> Options {
-    let mut options = Options::default();
-    options.use_environment = false;
-    options.timeouts.nop_interval = None;
+    let timeouts = Timeouts::default().with_nop_interval(None);
+    let mut options = Options::default().with_use_environment(false).with_timeouts(timeouts);
     if row.reopens {
-        options.sessions = Sessions::Fixed(1);
-        options.offer.default_time2wait = 0;
+        options = options.with_sessions(Sessions::Fixed(1)).with_advanced(
+            Advanced::default().with_offer(Offer::default().with_default_time2wait(0)),
+        );
     }
     if let Some(set) = row.limits {
-        set(&mut options.timeouts, soon);
+        options = options.with_timeouts(set(timeouts, soon));
     }
     options
 }

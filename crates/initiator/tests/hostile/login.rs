@@ -102,14 +102,14 @@ fn lengths() -> Vec<Row> {
             .ends(Fault::Target, &["16777215 bytes", "8192"]),
         open("a data segment that is announced longer than it is")
             .says(RESPONSE, 0, |pdu, line| line.patch_length(pdu.data.len() as u32 + 64))
-            .limits(|timeouts, soon| timeouts.login = soon)
+            .limits(|timeouts, soon| timeouts.with_login(soon))
             .ends(Fault::Network, &["did not answer in time", "login"]),
         open("a data segment that is announced shorter than it is")
             .says(RESPONSE, 0, |_, line| line.patch_length(8))
             .ends(Fault::Target, &[]),
         open("an additional header that is not there")
             .says(RESPONSE, 0, |_, line| line.patch(4, 1))
-            .limits(|timeouts, soon| timeouts.login = soon)
+            .limits(|timeouts, soon| timeouts.with_login(soon))
             .ends(Fault::Network, &["did not answer in time", "login"]),
     ]
 }

@@ -54,7 +54,7 @@ fn resets() -> Vec<Row> {
     vec![
         reset("a reset without an answer")
             .hears(Opcode::TaskManagementRequest, 0, |_, line| line.lose())
-            .limits(|timeouts, soon| timeouts.task_management = soon)
+            .limits(|timeouts, soon| timeouts.with_task_management(soon))
             .ends(Fault::Network, &["did not answer in time", "task management"]),
         reset("a reset that is refused").says(RESPONSE, 0, |pdu, _| pdu.set(2, &[255])),
         reset("a reset with an answer that does not exist")
@@ -109,7 +109,7 @@ fn logouts() -> Vec<Row> {
         logout("a logout of another tag", |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Logout Response"]),
         logout("a logout without an answer", |_, line| line.lose())
-            .limits(|timeouts, soon| timeouts.logout = soon),
+            .limits(|timeouts, soon| timeouts.with_logout(soon)),
         logout("data behind the logout", |_, line| line.then_bytes(&[0xee; 4096])),
         logout("a close in place of the answer", |_, line| {
             line.lose();

@@ -94,7 +94,7 @@ pub(crate) struct Row {
     pub(crate) framing: Framing,
     pub(crate) target: Arc<dyn Fn(&mut TargetConfig) + Send + Sync>,
     /// Which limits end the row; the other ones are far away.
-    pub(crate) limits: Option<fn(&mut Timeouts, Duration)>,
+    pub(crate) limits: Option<fn(Timeouts, Duration) -> Timeouts>,
     /// Behind the `?` of the URL, and what stands before the host.
     pub(crate) query: &'static str,
     pub(crate) user: &'static str,
@@ -185,17 +185,14 @@ impl Row {
     }
 
     /// What ends the row is a limit: sets it to so short a time.
-    pub(crate) fn limits(mut self, set: fn(&mut Timeouts, Duration)) -> Self {
+    pub(crate) fn limits(mut self, set: fn(Timeouts, Duration) -> Timeouts) -> Self {
         self.limits = Some(set);
         self
     }
 
     /// The limits of commands and of their aborts.
     pub(crate) fn impatient(self) -> Self {
-        self.limits(|timeouts, soon| {
-            timeouts.command = Some(soon);
-            timeouts.task_management = soon;
-        })
+        self.limits(|timeouts, soon| timeouts.with_command(Some(soon)).with_task_management(soon))
     }
 
     /// Adds options to the URL.

@@ -19,17 +19,18 @@ fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
 }
 
 /// While the target's host acknowledges what is sent, a command keeps its own time limit.
-fn signs_of_life(timeouts: &mut Timeouts, soon: Duration) {
-    timeouts.nop_interval = Some(soon);
-    timeouts.nop_response = soon;
-    timeouts.command = Some(4 * soon);
-    timeouts.task_management = soon;
+fn signs_of_life(timeouts: Timeouts, soon: Duration) -> Timeouts {
+    timeouts
+        .with_nop_interval(Some(soon))
+        .with_nop_response(soon)
+        .with_command(Some(4 * soon))
+        .with_task_management(soon)
 }
 
 pub(crate) fn rows() -> Vec<Row> {
     use Opcode::{DataIn, LoginResponse, LogoutResponse, NopIn, R2t, ScsiResponse, TextResponse};
     let ends = |row: Row| row.ends(Fault::Network, &[ANSWER]);
-    let login = |row: Row| ends(row.limits(|timeouts, soon| timeouts.login = soon));
+    let login = |row: Row| ends(row.limits(|timeouts, soon| timeouts.with_login(soon)));
     let command = |row: Row| ends(row.impatient());
     vec![
         login(silent(Job::Open, "before the login's answer", LoginResponse, 0, 0)),
@@ -74,8 +75,8 @@ pub(crate) fn rows() -> Vec<Row> {
             .limits(signs_of_life)
             .ends(Fault::Network, &[ANSWER]),
         silent(Job::Logout, "before the answer to a logout", LogoutResponse, 0, 0)
-            .limits(|timeouts, soon| timeouts.logout = soon),
+            .limits(|timeouts, soon| timeouts.with_logout(soon)),
         silent(Job::Discover, "before the answer to a logout in discovery", LogoutResponse, 0, 0)
-            .limits(|timeouts, soon| timeouts.logout = soon),
+            .limits(|timeouts, soon| timeouts.with_logout(soon)),
     ]
 }

@@ -112,7 +112,7 @@ fn numbers() -> Vec<Row> {
         })
         .ends(Fault::Target, &["StatSN"]),
         response("a StatSN used before", |pdu, _| pdu.set_u32(24, pdu.stat_sn() - 1))
-            .limits(|timeouts, soon| timeouts.command = Some(soon))
+            .limits(|timeouts, soon| timeouts.with_command(Some(soon)))
             .fails_or_ends(&[]),
     ]
 }
@@ -134,7 +134,7 @@ fn windows() -> Vec<Row> {
             .always_says(Opcode::LoginResponse, |pdu, _| {
                 pdu.set_u32(32, pdu.exp_cmd_sn().wrapping_sub(1));
             })
-            .limits(|timeouts, soon| timeouts.command = Some(soon))
+            .limits(|timeouts, soon| timeouts.with_command(Some(soon)))
             .fails_or_ends(&["timed out"]),
     ]
 }

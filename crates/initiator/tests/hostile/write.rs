@@ -20,7 +20,7 @@ fn first(name: &'static str, act: impl LieFn) -> Row {
 
 /// The initiator gives up soon, and the target does not know why.
 fn impatient(row: Row) -> Row {
-    row.limits(|timeouts, soon| timeouts.command = Some(soon))
+    row.limits(|timeouts, soon| timeouts.with_command(Some(soon)))
 }
 
 pub(crate) fn rows() -> Vec<Row> {

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use crate::support::{TARGET, Watched, initiator, let_pass, pattern, soon, until};
-use iscsi_initiator::scsi::{AccessState as State, Lun, SetTargetPortGroups};
+use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_pdu::scsi::{AccessState as State, SetTargetPortGroups};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort, status};
@@ -88,10 +89,9 @@ impl Array {
 }
 
 fn options(sessions: u32) -> Options {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(sessions);
-    options.patience = Duration::from_secs(20);
-    options
+    Options::default()
+        .with_sessions(Sessions::Fixed(sessions))
+        .with_retry_timeout(Duration::from_secs(20))
 }
 
 async fn write_all(disk: &Disk, seed: u8) {
@@ -207,7 +207,7 @@ async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
 async fn a_port_that_never_serves_the_unit_ends_requests_when_patience_ends() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
     let mut options = options(2);
-    options.patience = Duration::from_millis(300);
+    options = options.with_retry_timeout(Duration::from_millis(300));
     let disk = soon(initiator(options).disk(array.url())).await.unwrap();
     array.groups.set_state(1, AccessState::Unavailable);
     array.groups.set_state(2, AccessState::Standby);
@@ -258,7 +258,7 @@ async fn a_doubt_at_a_port_that_does_not_serve_the_unit_holds_nothing_up() {
     for refusing in [Some(AccessState::Offline), Some(AccessState::Transitioning), None] {
         let array = Array::start([AccessState::ActiveOptimized; 2]).await;
         array.disk.set_cache(Cache::Volatile);
-        let options = options(2).with_patience(Duration::from_secs(3600));
+        let options = options(2).with_retry_timeout(Duration::from_secs(3600));
         let disk = soon(initiator(options).disk(array.url())).await.unwrap();
         write_all(&disk, 1).await;
         array.asked().await;
@@ -306,7 +306,7 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     let unit = session.logical_unit(Lun::ZERO);
     let port = soon(unit.target_port()).await.unwrap();
     assert_eq!((port.relative_id, port.group), (Some(1), Some(1)));
-    let states = |groups: &iscsi_initiator::scsi::TargetPortGroups| {
+    let states = |groups: &iscsi_pdu::scsi::TargetPortGroups| {
         groups.groups.iter().map(|group| (group.id, group.state)).collect::<Vec<_>>()
     };
     let groups = soon(unit.target_port_groups()).await.unwrap();

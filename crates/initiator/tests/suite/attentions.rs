@@ -16,9 +16,9 @@ async fn start() -> Rig {
 }
 
 async fn open(rig: &Rig, sessions: u32) -> Disk {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(sessions);
-    options.patience = Duration::from_secs(5);
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(sessions))
+        .with_retry_timeout(Duration::from_secs(5));
     soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
 }
 

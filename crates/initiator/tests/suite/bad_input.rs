@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Rig, TARGET, initiator, soon};
 use iscsi_initiator::{ConnectError, Error, Fault, Options, Sessions};
+use iscsi_session::Timeouts;
 use iscsi_testkit::config::Chap;
 use iscsi_testkit::scsi::{LunForm, Sense};
 use iscsi_testkit::target::Outcome;
@@ -201,8 +202,8 @@ async fn an_unknown_host() {
 async fn a_target_that_accepts_and_stays_silent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
-    let mut options = Options::default();
-    options.timeouts.login = Duration::from_millis(100);
+    let options = Options::default()
+        .with_timeouts(Timeouts::default().with_login(Duration::from_millis(100)));
     let error = refusal_with(&format!("iscsi://{portal}/{TARGET}/0"), options).await;
     let who = format!("{portal} did not answer in time");
     assert_says(&error, &[&who, "check that an iSCSI target listens"], Fault::Network);

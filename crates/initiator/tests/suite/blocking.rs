@@ -12,8 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 const CAPACITY: u64 = 4096 * 512;
 
 fn initiator() -> Initiator {
-    let mut options = Options::default();
-    options.use_environment = false;
+    let options = Options::default().with_use_environment(false);
     Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap()
 }
 

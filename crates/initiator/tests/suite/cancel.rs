@@ -199,9 +199,7 @@ async fn a_command_that_never_left_disappears_without_a_trace() {
 #[tokio::test]
 async fn dropped_requests_give_their_share_of_the_budget_back() {
     let rig = Rig::start(512, 4096, |_| {}).await;
-    let mut options = Options::default();
-    options.max_requests = 2;
-    options.max_bytes_in_flight = 4096;
+    let options = Options::default().with_max_requests(2).with_max_bytes_in_flight(4096);
     let session = rig.session(options).await;
     let disk = session.disk().await.unwrap();
     for turns in 0..40 {

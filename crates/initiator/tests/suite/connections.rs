@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::support::proxy::{Proxy, Way};
 use crate::support::{Rig, TARGET, initiator, pattern, soon, until};
-use iscsi_initiator::{Disk, Error, Options, Session};
+use iscsi_initiator::{Advanced, Disk, Error, Options, Session};
+use iscsi_session::{Offer, Timeouts};
 use iscsi_testkit::config::{Chap, DigestPolicy, Redirect, TargetConfig};
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::target::{CommandRecord, ConnId};
+use iscsi_tuner::Tuning;
 use tokio::task::JoinSet;
 
 const CHUNK: usize = 64 << 10;
@@ -22,9 +24,7 @@ const BLOCKS: u64 = CHUNKS * CHUNK as u64 / 512;
 
 /// Asks for so many connections.
 fn options(connections: u16) -> Options {
-    let mut options = Options::default();
-    options.connections = connections;
-    options
+    Options::default().with_connections(connections)
 }
 
 async fn rig(change: impl FnOnce(&mut TargetConfig)) -> Rig {
@@ -146,7 +146,8 @@ async fn a_number_of_connections_out_of_range_is_the_next_one_within() {
     assert_eq!(rig.session(options(0)).await.connections().wanted, 1);
     assert_eq!(rig.session(options(99)).await.connections().wanted, 16);
     let mut options = options(1);
-    options.offer.max_connections = 2;
+    options = options
+        .with_advanced(Advanced::default().with_offer(Offer::default().with_max_connections(2)));
     let session = rig.session(options).await;
     assert_eq!(session.negotiated().max_connections, 2, "the larger proposal counts");
     assert_eq!(session.connections().to_string(), "1 of 1");
@@ -227,7 +228,7 @@ async fn a_connection_that_never_logs_in_is_done_without() {
     })
     .await;
     let mut options = options(2);
-    options.timeouts.login = Duration::from_secs(3);
+    options = options.with_timeouts(Timeouts::default().with_login(Duration::from_secs(3)));
     let session = rig.session(options).await;
     let disk = soon(session.disk()).await.unwrap();
     assert_usable(&rig, &disk).await;
@@ -299,7 +300,7 @@ async fn a_connection_that_is_stuck_holds_up_no_other() {
     let way = Way { connections: 2, stop: Some((1, 64 << 10)) };
     let proxy = Proxy::start(rig.server.address(), way);
     let mut options = options(2);
-    options.tuning.send_buffer = Some(64 << 10);
+    options = options.with_tuning(Tuning::default().with_send_buffer(Some(64 << 10)));
     let session = session_through(&proxy, options).await;
     until(|| session.connections().open == 2).await;
     let disk = soon(session.disk()).await.unwrap().with_max_transfer((2 << 20) / PARTS);

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, initiator, pattern, soon, until};
+use crate::support::{Rig, initiator, pattern, soon, until, without_wait};
 use bytes::Bytes;
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey, Status};
-use iscsi_initiator::{
-    Disk, Error, ErrorKind, Fault, Notice, Options, RetryOptions, Session, Sessions,
-};
+use iscsi_initiator::{Disk, Error, ErrorKind, Fault, Notice, Options, Session, Sessions};
 use iscsi_testkit::config::{DigestPolicy, TargetConfig};
 use iscsi_testkit::fault::{Effect, Fault as Break};
 use iscsi_testkit::opcode::Opcode;
@@ -61,22 +59,6 @@ async fn what_does_not_pass_is_not() {
     rig.assert_clean();
 }
 
-/// With no pauses and no attentions in the options, a unit's methods send each command once.
-#[tokio::test]
-async fn the_options_say_what_is_tried_again() {
-    let rig = Rig::start(512, 4096, |_| {}).await;
-    let retry = RetryOptions::default().with_max_pauses(0).with_max_attentions(0);
-    let session = rig.session(Options::default().with_retry(retry)).await;
-    let disk = soon(session.disk()).await.unwrap();
-    for outcome in [Outcome::status(status::BUSY), Outcome::check(Sense::RESET)] {
-        rig.server.with(|target| target.end_next_with(outcome));
-        let error = soon(disk.unit().read(0, 1)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
-    }
-    assert_eq!(session.retries(), 0);
-    soon(disk.unit().read(0, 1)).await.unwrap();
-}
-
 #[tokio::test]
 async fn raw_commands_are_sent_once() {
     let (rig, session, disk) = rig_with_disk().await;
@@ -84,6 +66,7 @@ async fn raw_commands_are_sent_once() {
     let unit = disk.unit();
     let error = unit.execute(unit.command(Cdb::test_unit_ready())).await.unwrap_err();
     assert!(matches!(error, Error::Status { status: Status::BUSY, .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
     assert_eq!(session.retries(), 0);
 }
 
@@ -157,7 +140,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     let (rig, session, disk) = rig_with_disk().await;
     let mut notices = session.notices();
     let response = soon(disk.unit().reset()).await.unwrap();
-    assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);
+    assert_eq!(response, iscsi_pdu::FunctionResponse::COMPLETE);
     rig.server.with(|target| {
         let mut message = iscsi_testkit::pdu::Pdu::new(Opcode::AsyncMessage);
         message.set_u32(16, u32::MAX);
@@ -172,8 +155,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
 #[tokio::test]
 async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
     let rig = Rig::start(512, 4096, |_| {}).await;
-    let mut options = Options::default();
-    options.max_requests = 2;
+    let options = Options::default().with_max_requests(2);
     let session = rig.session(options).await;
     let disk = session.disk().await.unwrap();
     rig.server.with(|target| target.hold());
@@ -189,7 +171,7 @@ async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
         response = soon(unit.reset()) => response.unwrap(),
         _ = reads.join_next() => panic!("the reset waits for them"),
     };
-    assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);
+    assert_eq!(response, iscsi_pdu::FunctionResponse::COMPLETE);
     rig.server.with(|target| target.release());
     soon(session.ping()).await.unwrap();
 }
@@ -205,9 +187,8 @@ async fn notices_end_with_the_session() {
 
 async fn disk_with_keeper(change: impl FnOnce(&mut TargetConfig), query: &str) -> (Rig, Disk) {
     let rig = Rig::start(512, 4096, change).await;
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(1);
-    options.offer.default_time2wait = 0;
+    let options =
+        Options::default().with_sessions(Sessions::Fixed(1)).with_advanced(without_wait());
     let disk = soon(initiator(options).disk(rig.unit_url(0, query))).await.unwrap();
     (rig, disk)
 }

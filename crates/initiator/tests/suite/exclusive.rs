@@ -6,7 +6,7 @@ use crate::reservations::{
     BLOCKS, KEY, OTHER, WRITE_EXCLUSIVE_REGISTRANTS, open, options, reservations, start,
 };
 use crate::support::{Rig, let_pass, soon, until};
-use iscsi_initiator::scsi::reservation::ReservationKey;
+use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{Disk, Error, Options};
 use iscsi_testkit::scsi::Sense;
 use iscsi_testkit::target::{Outcome, Target};

@@ -24,8 +24,7 @@ async fn start(change: impl FnMut(&mut Unit)) -> (Rig, Disk) {
     .await;
     rig.disk.write(1024, &pattern(4096, 1));
     rig.disk.write(51_200, &pattern(1024, 2));
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(1);
+    let options = Options::default().with_sessions(Sessions::Fixed(1));
     let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
     (rig, disk)
 }

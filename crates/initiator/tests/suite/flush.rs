@@ -482,7 +482,7 @@ async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patien
     let rig = cached_rig().await;
     let options = Options::default()
         .with_sessions(Sessions::Fixed(1))
-        .with_patience(Duration::from_millis(100));
+        .with_retry_timeout(Duration::from_millis(100));
     let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
     rig.server.with(|target| target.hold());
     let read = unanswered_read(&disk, 0);

@@ -15,9 +15,7 @@ const SERIAL_NUMBER: u8 = 0x80;
 const IDENTIFICATION: u8 = 0x83;
 
 fn fixed(count: u32) -> Options {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(count);
-    options
+    Options::default().with_sessions(Sessions::Fixed(count))
 }
 
 async fn start(change: impl FnMut(&mut Unit)) -> Rig {
@@ -415,7 +413,7 @@ async fn a_unit_that_is_still_the_same_goes_on() {
     for (asc, ascq) in [(0x3f, 0x0e), (0x29, 0), (0x2a, 1), (0x2a, 9)] {
         let rig = start(|_| {}).await;
         let mut options = fixed(1);
-        (options.max_requests, options.max_bytes_in_flight) = (4, 4 * PART);
+        options = options.with_max_requests(4).with_max_bytes_in_flight(4 * PART);
         let disk = open_with(&initiator(options), &rig).await;
         let asked = questions(&rig);
         rig.server.with(|target| target.end_next_with(check(6, asc, ascq)));

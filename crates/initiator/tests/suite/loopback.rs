@@ -111,9 +111,7 @@ async fn page_lists_go_out_in_order() {
 #[tokio::test]
 async fn many_requests_of_many_tasks_run_at_once() {
     let rig = Rig::start(512, 65536, |config| config.window = 8).await;
-    let mut options = Options::default();
-    options.max_bytes_in_flight = 300_000;
-    options.max_requests = 20;
+    let options = Options::default().with_max_bytes_in_flight(300_000).with_max_requests(20);
     let session = rig.session(options).await;
     let disk = session.disk().await.unwrap();
     let tasks: Vec<_> = (0..128u64)
@@ -167,7 +165,7 @@ async fn digests_and_mutual_chap_work_together() {
     let data = pattern(200_003, 9);
     soon(disk.write_at(7, data.clone())).await.unwrap();
     assert_eq!(soon(disk.read_at(7, data.len())).await.unwrap(), data);
-    assert_eq!(session.negotiated().data_digest, iscsi_initiator::Digest::Crc32c);
+    assert_eq!(session.negotiated().data_digest, iscsi_pdu::Digest::Crc32c);
     rig.assert_clean();
 }
 
@@ -407,8 +405,8 @@ async fn a_target_that_reads_no_list_of_algorithms_gets_a_single_one() {
         config.chap = Some(chap);
     })
     .await;
-    let mut options = Options::default();
-    options.chap = Some(iscsi_initiator::Chap::new("me", "a long secret".into()));
+    let options = Options::default()
+        .with_chap(Some(iscsi_initiator::Chap::new("me", "a long secret".into())));
     let session = soon(rig.session(options)).await;
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
     soon(session.disk()).await.unwrap();
@@ -418,8 +416,7 @@ async fn a_target_that_reads_no_list_of_algorithms_gets_a_single_one() {
 #[tokio::test]
 async fn both_directions_full_at_once_do_not_block_each_other() {
     let rig = Rig::start(4096, 16384, |config| config.window = 128).await;
-    let mut options = Options::default();
-    options.max_bytes_in_flight = 256 << 20;
+    let options = Options::default().with_max_bytes_in_flight(256 << 20);
     let session = rig.session(options).await;
     let disk = session.disk().await.unwrap();
     let data = Bytes::from(pattern(4 << 20, 1));

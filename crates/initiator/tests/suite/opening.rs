@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn opens(url: String, open_patience: Duration) -> JoinHandle<Result<Disk, Error>> {
     let options =
-        Options::default().with_sessions(Sessions::Fixed(1)).with_open_patience(open_patience);
+        Options::default().with_sessions(Sessions::Fixed(1)).with_open_timeout(open_patience);
     tokio::spawn(async move { initiator(options).disk(url).await })
 }
 

@@ -1,10 +1,10 @@
-//! The unit of an idle disk is asked now and then, so that it can report what has changed (`Options::poll`).
+//! The unit of an idle disk is asked now and then, so that it can report what has changed (`Options::with_poll`).
 
 use std::time::Duration;
 
 use crate::reservations::{KEY, OTHER, WRITE_EXCLUSIVE_REGISTRANTS, reservations};
 use crate::support::{Rig, initiator, let_pass, soon, until};
-use iscsi_initiator::scsi::reservation::ReservationKey;
+use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, UnitChange};
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::Target;
@@ -169,7 +169,8 @@ async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
 #[tokio::test]
 async fn a_lost_disk_ends_though_it_is_to_ask() {
     let rig = start().await;
-    let options = options(Some(Duration::from_secs(1)), 1).with_patience(Duration::from_secs(20));
+    let options =
+        options(Some(Duration::from_secs(1)), 1).with_retry_timeout(Duration::from_secs(20));
     let disk = open(&rig, options, "").await;
     let_pass(Duration::from_secs(5)).await;
     rig.server.with(|target| {

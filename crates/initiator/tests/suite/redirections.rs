@@ -3,15 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use iscsi_initiator::{
-    Advice, ConnectError, Error, ErrorKind, Fault, Options, Redirects, ReopeningOptions,
-};
+use iscsi_initiator::{Advice, ConnectError, Error, ErrorKind, Fault, Options, Redirects};
 use iscsi_testkit::config::{Chap, Redirect, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
-use crate::support::{TARGET, Watched, initiator, soon};
+use crate::support::{TARGET, Watched, initiator, soon, without_wait};
 
 /// A portal that redirects, and the one it redirects to.
 struct Pair {
@@ -128,8 +126,10 @@ async fn a_disk_tells_of_another_host() {
 async fn log_25_a_redirection_is_judged_when_a_session_comes_back() {
     let pair = Pair::start("127.0.0.2", false, |config| config.keys.default_time2wait = 0).await;
     let redirect = pair.from.with(|target| target.config_mut().login.redirect.take());
-    let once = ReopeningOptions::default().with_max_tries(Some(1));
-    let options = Options::default().with_reopening(once);
+    // The second attempt would come later.
+    let options = Options::default()
+        .with_retry_timeout(Duration::from_millis(400))
+        .with_advanced(without_wait());
     let disk = soon(initiator(options).disk(pair.url("", ""))).await.unwrap();
     pair.from.with(|target| {
         target.config_mut().login.redirect = redirect;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until, without_wait};
 use bytes::BytesMut;
 use iscsi_initiator::device::BufferPool;
-use iscsi_initiator::{Disk, Error, Options, ReopeningOptions, Sessions};
+use iscsi_initiator::{BackOff, Disk, Error, OnRetryTimeout, Options, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::opcode::Opcode;
@@ -29,9 +29,10 @@ async fn rig(default_time2wait: u32) -> Rig {
 }
 
 async fn open_at(url: String, patience: Duration) -> Disk {
-    let mut options = Options::default();
-    (options.sessions, options.patience) = (Sessions::Fixed(1), patience);
-    options.offer.default_time2wait = 0;
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(1))
+        .with_retry_timeout(patience)
+        .with_advanced(without_wait());
     soon(initiator(options).disk(url)).await.unwrap()
 }
 
@@ -39,12 +40,12 @@ async fn open(rig: &Rig, patience: Duration) -> Disk {
     open_at(rig.unit_url(0, ""), patience).await
 }
 
-async fn open_with(rig: &Rig, reopening: ReopeningOptions) -> Disk {
-    let mut options = Options::default()
+async fn open_with(rig: &Rig, on_timeout: OnRetryTimeout) -> Disk {
+    let options = Options::default()
         .with_sessions(Sessions::Fixed(1))
-        .with_patience(HOUR)
-        .with_reopening(reopening);
-    options.offer.default_time2wait = 0;
+        .with_retry_timeout(HOUR)
+        .with_on_retry_timeout(on_timeout)
+        .with_advanced(without_wait());
     soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
 }
 
@@ -141,10 +142,9 @@ async fn log_18_a_lost_session_waits_for_a_target_that_is_not_whole_yet() {
 /// it did not come back.
 #[tokio::test]
 async fn log_18_a_password_that_stays_refused_ends_the_disk_after_a_few_tries() {
-    for outlasts in [false, true] {
+    for on_timeout in [OnRetryTimeout::EndDisk, OnRetryTimeout::FailRequests] {
         let rig = rig(0).await;
-        let reopening = ReopeningOptions::default().with_outlasts_patience(outlasts);
-        let disk = open_with(&rig, reopening).await;
+        let disk = open_with(&rig, on_timeout).await;
         rig.server.with(|target| target.config_mut().login.refuse = Some((2, 1)));
         drop_first(&rig);
         let read = tokio::spawn(async move { disk.read_at(0, 512).await });
@@ -159,25 +159,6 @@ async fn log_18_a_password_that_stays_refused_ends_the_disk_after_a_few_tries() 
         assert!(ends.iter().any(|end| message.contains(end)), "{message}");
         assert!(message.contains("password"), "{message}");
         assert_eq!(accepted(&rig), 1 + 7);
-    }
-}
-
-/// LOG-19: one that the target cannot take now is, as often as the options say.
-#[tokio::test]
-async fn log_19_the_options_limit_the_tries() {
-    for tries in [1, 3] {
-        let rig = rig(0).await;
-        let reopening = ReopeningOptions::default()
-            .with_first_pause(Duration::from_millis(1))
-            .with_max_pause(Duration::from_millis(1))
-            .with_max_tries(Some(tries));
-        let disk = open_with(&rig, reopening).await;
-        rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
-        drop_first(&rig);
-        let error = soon(disk.read_at(0, 512)).await.unwrap_err();
-        assert!(matches!(error, Error::NotReopened { .. }), "{error:?}");
-        assert!(error.is_transient(), "{error}");
-        assert_eq!(accepted(&rig), 1 + tries as usize);
     }
 }
 
@@ -401,10 +382,11 @@ async fn log_25_only_a_permanent_redirection_is_kept() {
 #[tokio::test]
 async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
     let rig = rig(0).await;
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(1);
-    options.offer.default_time2wait = 0;
-    (options.max_transfer, options.max_bytes_in_flight) = (64 << 10, 256 << 10);
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(1))
+        .with_advanced(without_wait())
+        .with_max_transfer(64 << 10)
+        .with_max_bytes_in_flight(256 << 10);
     let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
     rig.server.with(|target| target.hold());
     let data = crate::support::pattern(1 << 20, 5);
@@ -436,14 +418,13 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         let server = Server::start_at("127.0.0.77:0", target(), Duration::ZERO).await.unwrap();
         let server = Watched::from(server);
         let address = server.address();
-        let mut options = Options::default();
-        options.sessions = Sessions::Fixed(sessions);
-        options.patience = Duration::from_secs(1);
+        let mut options = Options::default()
+            .with_sessions(Sessions::Fixed(sessions))
+            .with_retry_timeout(Duration::from_secs(1));
         let pause = Duration::from_millis(50);
-        options.reopening = ReopeningOptions::default()
-            .with_first_pause(pause)
-            .with_max_pause(pause)
-            .with_outlasts_patience(true);
+        let advanced = without_wait().with_reconnect_pauses(BackOff::new(pause, pause));
+        options =
+            options.with_advanced(advanced).with_on_retry_timeout(OnRetryTimeout::FailRequests);
         let url = format!("iscsi://{address}/{TARGET}/0");
         let unit = soon(initiator(options).disk(url)).await.unwrap();
         until(|| unit.sessions().len() == sessions as usize).await;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
-use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Session, Sessions};
+use iscsi_initiator::scsi::{ReservationKey, ReservationType};
+use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Preempt, Session, Sessions};
+use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort};
@@ -251,7 +252,7 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert!(soon(disk.read_at(0, 512)).await.is_ok());
     let other = ReservationKey(OTHER);
     let kind = ReservationType::WriteExclusiveRegistrantsOnly;
-    soon(disk.preempt(other, kind, true)).await.unwrap();
+    soon(disk.preempt(other, kind, Preempt::AbortCommands)).await.unwrap();
     soon(disk.write_at(0, vec![2; 4096])).await.unwrap();
     assert_eq!(soon(disk.reservation()).await.unwrap().reservation.unwrap().reservation_type, kind);
     soon(disk.release(kind)).await.unwrap();
@@ -426,7 +427,7 @@ async fn prs_18_a_release_over_another_nexus_fails() {
         let url = format!("iscsi://{}/{TARGET}/0", second.address());
         let by_other = options(1).with_reservation_key(ReservationKey(OTHER));
         let another = soon(initiator(by_other).disk(url)).await.unwrap();
-        soon(another.preempt(ReservationKey(KEY), kind, false)).await.unwrap();
+        soon(another.preempt(ReservationKey(KEY), kind, Preempt::KeepCommands)).await.unwrap();
         soon(another.release(kind)).await.unwrap();
         assert_eq!((reservations.keys(), reservations.holder()), (vec![OTHER], None));
     }

@@ -46,8 +46,7 @@ fn what_opens_sessions_says_that_it_wants_a_runtime() {
 #[test]
 fn so_does_what_may_have_to_wait() {
     let runtime = Runtime::new().unwrap();
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(2);
+    let options = Options::default().with_sessions(Sessions::Fixed(2));
     let (rig, disk) = runtime.block_on(async {
         let rig = Rig::start(512, 64, |_| {}).await;
         let disk = initiator(options).disk(rig.unit_url(0, "")).await.unwrap();
@@ -73,8 +72,7 @@ fn so_does_what_may_have_to_wait() {
 fn what_is_asked_of_sessions_whose_runtime_is_gone_ends() {
     let (runtime, gone) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let rig = runtime.block_on(Rig::start(512, 64, |_| {}));
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(2);
+    let options = Options::default().with_sessions(Sessions::Fixed(2));
     let (session, disk) = gone.block_on(async {
         let initiator = initiator(options);
         let session = initiator.connect(rig.unit_url(0, "")).await.unwrap();

@@ -17,9 +17,7 @@ const BLOCKS: u64 = 16_384;
 const PART: usize = 64 << 10;
 
 fn fixed(count: u32) -> Options {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(count);
-    options
+    Options::default().with_sessions(Sessions::Fixed(count))
 }
 
 async fn open(rig: &Rig, options: Options, query: &str) -> Result<Disk, Error> {
@@ -220,7 +218,7 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     })
     .await;
     let mut options = fixed(2);
-    options.connections = 2;
+    options = options.with_connections(2);
     let disk = open(&rig, options, "").await.unwrap();
     let told = |note: &String| note.contains("no TSIH");
     assert!(disk.spread().notes.iter().any(told));

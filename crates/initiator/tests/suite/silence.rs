@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, pattern, soon, until};
 use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_session::Timeouts;
 use iscsi_testkit::config::TargetConfig;
 
 const BLOCKS: u64 = 16384;
@@ -17,12 +18,14 @@ async fn start(limit: usize) -> (Rig, Watched, Proxy, Disk) {
     let second = TargetConfig::new(TARGET, first.disk.clone());
     let second = Watched::start(second).await;
     let proxy = Proxy::start(second.address(), Way { connections: 1, stop: Some((0, limit)) });
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(2);
+    let mut options = Options::default().with_sessions(Sessions::Fixed(2));
     // Nothing but the other path can help.
-    options.timeouts.command = Some(EVER);
-    options.timeouts.nop_interval = None;
-    options.timeouts.task_management = EVER;
+    options = options.with_timeouts(
+        Timeouts::default()
+            .with_command(Some(EVER))
+            .with_nop_interval(None)
+            .with_task_management(EVER),
+    );
     let url = first.unit_url(0, &format!("?portal={}", proxy.address));
     let disk = soon(initiator(options).disk(url)).await.unwrap();
     until(|| disk.sessions().len() == 2).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, initiator, pattern, soon, until};
+use crate::support::{Rig, initiator, pattern, soon, until, without_wait};
 use iscsi_initiator::{Disk, DiskStats, Options, RequestStats, Sessions};
 use iscsi_testkit::scsi::status;
 use iscsi_testkit::target::{ConnId, Outcome};
@@ -10,11 +10,11 @@ use iscsi_testkit::target::{ConnId, Outcome};
 const MIB: u64 = 1 << 20;
 
 async fn open(rig: &Rig, sessions: u32) -> Disk {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(sessions);
-    options.offer.default_time2wait = 0;
-    options.max_transfer = 256 << 10;
-    options.max_bytes_in_flight = 512 << 10;
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(sessions))
+        .with_advanced(without_wait())
+        .with_max_transfer(256 << 10)
+        .with_max_bytes_in_flight(512 << 10);
     soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
 }
 

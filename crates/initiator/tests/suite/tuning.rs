@@ -7,21 +7,17 @@ use crate::support::{Rig, TARGET, let_pass, pattern, soon};
 use bytes::Bytes;
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::shaping::Class;
-use iscsi_initiator::tuning::{
-    Bandwidth, Basis, Buffer, Granted, Limiter, Limits, Policy, Sends, TcpInfo, TransferTerms,
-    Tuning,
-};
 use iscsi_initiator::{Disk, Error, Options, Reading, Session, Shaper};
+use iscsi_initiator::{Policy, Tuning};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use iscsi_tuner::{Basis, Buffer, Granted, Limiter, Limits, Rate, Sends, TcpInfo, TransferTerms};
 use tokio::time::sleep;
 
-fn tuned(change: impl FnOnce(&mut Tuning)) -> Options {
-    let mut options = Options::default();
-    change(&mut options.tuning);
-    options
+fn tuned(change: impl FnOnce(Tuning) -> Tuning) -> Options {
+    Options::default().with_tuning(change(Tuning::default()))
 }
 
 /// A target whose every answer comes later.
@@ -56,7 +52,7 @@ async fn assert_usable(rig: &Rig, disk: &Disk) {
 }
 
 /// A session with the unit of a target that has room for 4 MiB, under this tuning, that works.
-async fn session(rig: &Rig, change: impl FnOnce(&mut Tuning)) -> Session {
+async fn session(rig: &Rig, change: impl FnOnce(Tuning) -> Tuning) -> Session {
     let session = rig.session(tuned(change)).await;
     assert_usable(rig, &soon(session.disk()).await.unwrap()).await;
     session
@@ -87,7 +83,7 @@ async fn a_session_has_a_plan_from_what_was_measured_and_agreed() {
         config.window = 17;
     })
     .await;
-    let session = session(&rig, |_| {}).await;
+    let session = session(&rig, |tuning| tuning).await;
     let plan = session.plan().unwrap();
     assert!(plan.rows().iter().all(|row| !row.reason.is_empty()), "{plan}");
     let reading = read(&session).await;
@@ -108,10 +104,10 @@ async fn a_target_that_asks_for_each_byte_is_known_for_it() {
         config.keys.max_recv_data_segment_length = Some(4096);
     })
     .await;
-    let immediate = read(&session(&rig, |_| {}).await).await;
+    let immediate = read(&session(&rig, |tuning| tuning).await).await;
     assert_eq!(immediate.measurement().terms.unwrap().unsolicited, 4096);
     rig.server.with(|target| target.config_mut().keys.immediate_data = false);
-    let nothing = read(&session(&rig, |_| {}).await).await;
+    let nothing = read(&session(&rig, |tuning| tuning).await).await;
     assert_eq!(nothing.measurement().terms.unwrap().unsolicited, 0);
 }
 
@@ -119,8 +115,7 @@ async fn a_target_that_asks_for_each_byte_is_known_for_it() {
 async fn buffers_that_are_asked_for_are_granted_doubled() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = session(&rig, |tuning| {
-        tuning.send_buffer = Some(65_536);
-        tuning.receive_buffer = Some(98_304);
+        tuning.with_send_buffer(Some(65_536)).with_receive_buffer(Some(98_304))
     })
     .await;
     let reading = read(&session).await;
@@ -134,7 +129,7 @@ async fn buffers_that_are_asked_for_are_granted_doubled() {
 #[tokio::test]
 async fn nagle_is_granted() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let session = session(&rig, |tuning| tuning.no_delay = Some(false)).await;
+    let session = session(&rig, |tuning| tuning.with_no_delay(Some(false))).await;
     let reading = read(&session).await;
     assert_eq!(reading.granted().no_delay, Some(false));
     assert!(!reading.plan().no_delay.value);
@@ -144,7 +139,8 @@ async fn nagle_is_granted() {
 async fn a_congestion_control_that_is_there_is_granted() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     for name in Limits::read().allowed_congestion_controls {
-        let session = session(&rig, |tuning| tuning.congestion_control = Some(name.clone())).await;
+        let session =
+            session(&rig, |tuning| tuning.with_congestion_control(Some(name.clone()))).await;
         assert_eq!(read(&session).await.granted().congestion_control, Some(name));
     }
 }
@@ -152,7 +148,7 @@ async fn a_congestion_control_that_is_there_is_granted() {
 #[tokio::test]
 async fn a_congestion_control_that_is_not_there_is_explained() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let wish = |tuning: &mut Tuning| tuning.congestion_control = Some("no-such".to_owned());
+    let wish = |tuning: Tuning| tuning.with_congestion_control(Some("no-such".to_owned()));
     let session = session(&rig, wish).await;
     let reading = read(&session).await;
     assert_eq!(reading.granted().congestion_control, reading.limits().congestion_control);
@@ -166,7 +162,7 @@ async fn a_congestion_control_that_is_not_there_is_explained() {
 #[tokio::test]
 async fn pages_of_odd_sizes_go_one_at_a_time() {
     let rig = Rig::start(512, 8192, |config| config.keys.initial_r2t = true).await;
-    let session = session(&rig, |tuning| tuning.sends = Some(Sends::OnePage)).await;
+    let session = session(&rig, |tuning| tuning.with_sends(Some(Sends::OnePage))).await;
     assert_eq!(session.plan().unwrap().sends.value, Sends::OnePage);
     let disk = soon(session.disk()).await.unwrap();
     let data = Bytes::from(pattern(2 << 20, 7));
@@ -195,11 +191,9 @@ async fn more_pages_than_a_system_call_takes_stay_in_order() {
     .await;
     for cork in [true, false] {
         let policy = if cork { Policy::Auto } else { Policy::Off };
-        let session = session(&rig, |tuning| {
-            tuning.policy = policy;
-            tuning.sends = Some(Sends::ManyPages);
-        })
-        .await;
+        let session =
+            session(&rig, |tuning| tuning.with_policy(policy).with_sends(Some(Sends::ManyPages)))
+                .await;
         assert_eq!(session.plan().unwrap().cork.value, cork);
         let disk = soon(session.disk()).await.unwrap();
         let data = Bytes::from(pattern(4 << 20, u8::from(cork)));
@@ -218,7 +212,7 @@ async fn without_tuning_a_socket_is_as_the_kernel_makes_it() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let mut expected = Granted::read(&TcpStream::connect(rig.server.address()).unwrap());
     expected.no_delay = Some(true);
-    let session = session(&rig, |tuning| tuning.policy = Policy::Off).await;
+    let session = session(&rig, |tuning| tuning.with_policy(Policy::Off)).await;
     let reading = read(&session).await;
     assert_eq!(*reading.granted(), expected);
     assert_eq!(reading.plan().send_buffer.value, Buffer::Autotuned);
@@ -230,8 +224,7 @@ async fn without_tuning_a_socket_is_as_the_kernel_makes_it() {
 async fn a_receive_buffer_for_the_link_takes_a_second_connection() {
     let rig = slow(Duration::from_millis(5), |_| {}).await;
     let session = session(&rig, |tuning| {
-        tuning.policy = Policy::Static;
-        tuning.bandwidth = Some("10gbit".parse().unwrap());
+        tuning.with_policy(Policy::Static).with_bandwidth(Some("10gbit".parse().unwrap()))
     })
     .await;
     let plan = session.plan().unwrap();
@@ -249,7 +242,7 @@ async fn a_receive_buffer_for_the_link_takes_a_second_connection() {
 #[tokio::test]
 async fn bytes_and_the_kernels_account_are_read() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let session = session(&rig, |_| {}).await;
+    let session = session(&rig, |tuning| tuning).await;
     let disk = soon(session.disk()).await.unwrap();
     let before = read(&session).await;
     soon(disk.write_at(0, pattern(1 << 20, 1))).await.unwrap();
@@ -314,7 +307,7 @@ async fn a_target_with_a_window_of_one_is_blamed_for_it() {
 #[tokio::test]
 async fn a_target_that_does_not_answer_is_blamed() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let session = session(&rig, |_| {}).await;
+    let session = session(&rig, |tuning| tuning).await;
     let disk = soon(session.disk()).await.unwrap();
     rig.server.with(Target::hold);
     let pending = tokio::spawn(async move { disk.read_at(0, 512).await });
@@ -330,7 +323,7 @@ async fn a_target_that_does_not_answer_is_blamed() {
 #[tokio::test]
 async fn an_idle_session_waits_for_its_source() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let session = session(&rig, |_| {}).await;
+    let session = session(&rig, |tuning| tuning).await;
     let before = read(&session).await;
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
 }
@@ -339,7 +332,7 @@ async fn an_idle_session_waits_for_its_source() {
 #[tokio::test]
 async fn a_session_that_sleeps_waits_for_its_source() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let session = session(&rig, |_| {}).await;
+    let session = session(&rig, |tuning| tuning).await;
     let_pass(Duration::from_millis(1500)).await;
     let before = read(&session).await;
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
@@ -354,13 +347,13 @@ async fn a_session_that_sleeps_waits_for_its_source() {
 #[tokio::test]
 async fn a_reading_after_the_end_is_an_error() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let ended = session(&rig, |_| {}).await;
+    let ended = session(&rig, |tuning| tuning).await;
     soon(ended.logout()).await.unwrap();
     let why = soon(ended.reading()).await.unwrap_err();
     assert!(matches!(why, Error::Closed), "{why:?}");
     assert!(ended.plan().is_some(), "what it was stays known");
 
-    let cut = session(&rig, |_| {}).await;
+    let cut = session(&rig, |tuning| tuning).await;
     rig.server.stop().await;
     let cause = soon(cut.closed()).await.unwrap_err();
     let why = soon(cut.reading()).await.unwrap_err();
@@ -370,7 +363,7 @@ async fn a_reading_after_the_end_is_an_error() {
 #[tokio::test]
 async fn readings_while_a_session_ends_come_to_an_end() {
     let rig = Rig::start(512, 8192, |_| {}).await;
-    let session = session(&rig, |_| {}).await;
+    let session = session(&rig, |tuning| tuning).await;
     let readings: Vec<_> = (0..32)
         .map(|_| {
             let session = session.clone();
@@ -393,7 +386,7 @@ async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
     let session = rig.session(Options::default().with_class(Some(class))).await;
     let unit = session.logical_unit(Lun::ZERO);
     assert_eq!(read(&session).await.tcp_info().max_pacing_rate, None);
-    let paced = async |rate: Option<Bandwidth>| {
+    let paced = async |rate: Option<Rate>| {
         let write = async || {
             unit.write(0, Bytes::from(vec![1; 512])).await.unwrap();
             session.reading().await.unwrap().tcp_info().max_pacing_rate

@@ -1,8 +1,8 @@
 //! Logical units as they are: what they do not say, or say otherwise, and still can do.
 
 use crate::support::{Rig, TARGET, initiator, pattern, soon, until};
-use iscsi_initiator::scsi::ProvisioningStatus;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_pdu::scsi::ProvisioningStatus;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome};
@@ -12,9 +12,7 @@ const SERIAL_NUMBER: u8 = 0x80;
 const IDENTIFICATION: u8 = 0x83;
 
 fn fixed(count: u32) -> Options {
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(count);
-    options
+    Options::default().with_sessions(Sessions::Fixed(count))
 }
 
 async fn start(change: impl FnMut(&mut Unit)) -> Rig {
@@ -323,8 +321,7 @@ async fn only_who_does_not_know_a_flush_has_no_cache() {
 #[tokio::test]
 async fn long_transfers_fit_both_forms() {
     const LEN: usize = (1 << 16) * 512;
-    let mut options = Options::default();
-    options.max_transfer = 2 * LEN;
+    let options = Options::default().with_max_transfer(2 * LEN);
     let rig = Rig::start(512, 1 << 17, |config| {
         config.units.values_mut().for_each(|unit| unit.behavior.refused = LONG.to_vec());
     })

@@ -24,8 +24,7 @@ async fn start(sessions: u32, mut change: impl FnMut(&mut Unit)) -> (Rig, Disk) 
     })
     .await;
     rig.disk.fill(1);
-    let mut options = Options::default();
-    options.sessions = Sessions::Fixed(sessions);
+    let options = Options::default().with_sessions(Sessions::Fixed(sessions));
     let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
     until(|| disk.sessions().len() == sessions as usize).await;
     (rig, disk)

@@ -21,6 +21,15 @@ enum Form {
     Long(Bytes),
 }
 
+/// The formats of sense data (SPC-4 §4.5).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SenseFormat {
+    /// Fixed fields; values of 64 bits may not fit.
+    Fixed,
+    /// A list of descriptors.
+    Descriptor,
+}
+
 /// The options of WRITE SAME (SBC-3).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct WriteSameFlags {
@@ -283,9 +292,12 @@ impl Cdb {
         Self::short(&[operation::MODE_SENSE_10, NO_BLOCK_DESCRIPTORS, page, 0, 0, 0, 0, h, l, 0])
     }
 
-    /// REQUEST SENSE in the descriptor or the fixed format (SPC-4). Ask for 252 bytes.
-    pub fn request_sense(descriptor: bool, allocation_length: u8) -> Self {
-        let desc = u8::from(descriptor);
+    /// REQUEST SENSE (SPC-4). Ask for 252 bytes.
+    pub fn request_sense(format: SenseFormat, allocation_length: u8) -> Self {
+        let desc = match format {
+            SenseFormat::Fixed => 0,
+            SenseFormat::Descriptor => 1,
+        };
         Self::short(&[operation::REQUEST_SENSE, desc, 0, 0, allocation_length, 0])
     }
 

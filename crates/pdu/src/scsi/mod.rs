@@ -50,7 +50,7 @@ pub mod vpd;
 pub use access_state::AccessState;
 pub use additional_sense::AdditionalSense;
 pub use capacity::{ReadCapacity10, ReadCapacity16};
-pub use cdb::{Cdb, WriteSameFlags};
+pub use cdb::{Cdb, SenseFormat, WriteSameFlags};
 pub use error::FormatError;
 pub use inquiry::{DeviceType, StandardInquiry, TargetPortGroupSupport};
 pub use lba_status::{LbaExtent, LbaStatus, ProvisioningStatus};

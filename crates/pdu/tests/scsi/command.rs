@@ -1,7 +1,9 @@
 //! LUN, CDB and status.
 
 use super::hex;
-use iscsi_pdu::scsi::{Cdb, FormatError, Lun, PortGroupsHeader, Status, WriteSameFlags};
+use iscsi_pdu::scsi::{
+    Cdb, FormatError, Lun, PortGroupsHeader, SenseFormat, Status, WriteSameFlags,
+};
 use proptest::prelude::*;
 
 /// LAY-18: up to 255 in byte 1, from 256 on flat with 0x40 in byte 0.
@@ -81,7 +83,7 @@ fn parameter_data_are_told_from_blocks() {
     for cdb in [
         Cdb::inquiry(36),
         Cdb::inquiry_vpd(0x83, 255),
-        Cdb::request_sense(false, 252),
+        Cdb::request_sense(SenseFormat::Fixed, 252),
         Cdb::mode_sense_6(0x3f, 255),
         Cdb::mode_sense_10(0x3f, 255),
         Cdb::read_capacity_10(),
@@ -124,8 +126,8 @@ fn commands() {
     let all = WriteSameFlags { unmap: true, ndob: true, anchor: true };
     for (cdb, bytes, name) in [
         (Cdb::test_unit_ready(), "00 00 00 00 00 00", "TEST UNIT READY"),
-        (Cdb::request_sense(false, 252), "03 00 00 00 fc 00", "REQUEST SENSE"),
-        (Cdb::request_sense(true, 252), "03 01 00 00 fc 00", "REQUEST SENSE"),
+        (Cdb::request_sense(SenseFormat::Fixed, 252), "03 00 00 00 fc 00", "REQUEST SENSE"),
+        (Cdb::request_sense(SenseFormat::Descriptor, 252), "03 01 00 00 fc 00", "REQUEST SENSE"),
         (Cdb::inquiry(0x0124), "12 00 00 01 24 00", "INQUIRY"),
         (Cdb::inquiry_vpd(0x83, 0x0124), "12 01 83 01 24 00", "INQUIRY"),
         (Cdb::mode_sense_6(0x3f, 192), "1a 08 3f 00 c0 00", "MODE SENSE (6)"),
@@ -321,7 +323,9 @@ proptest! {
 
 #[test]
 fn questions_about_a_unit_tell_no_unit_attention() {
-    for cdb in [Cdb::inquiry(36), Cdb::request_sense(false, 252), Cdb::report_luns(0, 16)] {
+    for cdb in
+        [Cdb::inquiry(36), Cdb::request_sense(SenseFormat::Fixed, 252), Cdb::report_luns(0, 16)]
+    {
         assert!(cdb.ignores_unit_attention(), "{cdb}");
     }
     for cdb in [Cdb::test_unit_ready(), Cdb::read_16(0, 1), Cdb::synchronize_cache_10(0, 0)] {

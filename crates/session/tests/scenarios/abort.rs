@@ -138,7 +138,7 @@ fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
 #[test]
 fn tmf_15_a_write_that_is_given_up_does_not_wait_for_ever() {
     let mut config = config();
-    config.timeouts.nop_interval = None;
+    config.timeouts = config.timeouts.with_nop_interval(None);
     let mut trace = Trace::established(config, &SOLICITED);
     let itt = trace.submit(write(0, pattern(1024, 1)));
     expect!(trace, ScsiCommand);
@@ -196,7 +196,7 @@ fn wr_20_abort_follows_the_first_burst() {
 fn tmf_15_abort_behind_a_first_burst_has_its_time() {
     for slow in [true, false] {
         let mut config = config();
-        config.timeouts.nop_interval = None;
+        config.timeouts = config.timeouts.with_nop_interval(None);
         let mut trace = Trace::established(config, &LONG_FIRST_BURST);
         let itt = trace.submit(write(0, pattern(6 << 20, 1)));
         take(&mut trace, 100_000);
@@ -350,7 +350,7 @@ fn tmf_06_every_outstanding_command_can_be_aborted() {
     const MAX_TASKS: u32 = 4096;
     let mut config = config();
     config.max_tasks = MAX_TASKS as usize;
-    config.timeouts.nop_interval = None;
+    config.timeouts = config.timeouts.with_nop_interval(None);
     let mut trace = Trace::new(config);
     trace.script.set_window(2 * MAX_TASKS);
     trace.login(&[]);

@@ -47,7 +47,7 @@ impl Pair {
 }
 
 fn leading(mut config: Config, target: TargetConfig) -> Pair {
-    config.offer.max_connections = 4;
+    config.offer = config.offer.with_max_connections(4);
     Pair::logged_in(config, target)
 }
 

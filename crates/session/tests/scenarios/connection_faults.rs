@@ -46,9 +46,11 @@ fn damage_and_gaps_concern_one_connection() {
         let mut target = target();
         target.faults.push(Fault::sending(Opcode::DataIn, 0, effect).on_connection(1));
         let mut config = config();
-        config.offer.max_connections = 2;
-        config.offer.header_digest = DigestOffer::Required;
-        config.offer.data_digest = DigestOffer::Required;
+        config.offer = config
+            .offer
+            .with_max_connections(2)
+            .with_header_digest(DigestOffer::Required)
+            .with_data_digest(DigestOffer::Required);
         let mut pair = Pair::logged_in(config, target);
         pair.session.add_connection(SECOND, pair.now).unwrap();
         pair.drive();
@@ -70,8 +72,7 @@ fn damage_and_gaps_concern_one_connection() {
 #[test]
 fn segment_whose_task_ends_on_its_way_is_intact() {
     let mut config = config();
-    config.offer.max_connections = 2;
-    config.offer.data_digest = DigestOffer::Required;
+    config.offer = config.offer.with_max_connections(2).with_data_digest(DigestOffer::Required);
     let mut pair = Pair::logged_in(config, target());
     pair.session.add_connection(SECOND, pair.now).unwrap();
     pair.drive();

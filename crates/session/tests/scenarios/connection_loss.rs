@@ -32,7 +32,7 @@ pub(crate) fn lost(sent: bool) -> TaskError {
 /// A session with so many connections.
 pub(crate) fn several(count: u16, target: TargetConfig) -> Pair {
     let mut config = config();
-    config.offer.max_connections = 8;
+    config.offer = config.offer.with_max_connections(8);
     let mut pair = Pair::logged_in(config, target);
     for cid in 1..count {
         pair.session.add_connection(Cid(cid), pair.now).unwrap();

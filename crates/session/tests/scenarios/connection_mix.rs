@@ -168,9 +168,8 @@ proptest! {
         events in prop::collection::vec(event(), 1..60),
     ) {
         let mut config = config();
-        config.offer.max_connections = 8;
-        config.timeouts.nop_interval = Some(Duration::from_secs(3));
-        config.timeouts.nop_response = Duration::from_secs(3);
+        config.offer = config.offer.with_max_connections(8);
+        config.timeouts = config.timeouts.with_nop_interval(Some(Duration::from_secs(3))).with_nop_response(Duration::from_secs(3));
         let mut pair = Pair::new(config, target(terms, window, faults));
         pair.cut = Cut::Every(cut_at);
         pair.half_open = half_open;

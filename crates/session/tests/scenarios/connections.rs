@@ -26,7 +26,7 @@ pub(crate) fn target() -> TargetConfig {
 /// A session with connections 0 and 1.
 pub(crate) fn two_connections(target: TargetConfig) -> Pair {
     let mut config = config();
-    config.offer.max_connections = 2;
+    config.offer = config.offer.with_max_connections(2);
     let mut pair = Pair::logged_in(config, target);
     pair.session.add_connection(SECOND, pair.now).unwrap();
     pair.drive();
@@ -352,7 +352,7 @@ fn mc_i_08_no_more_connections_than_agreed() {
     let mut alone = target();
     alone.keys.max_connections = 1;
     let mut config = config();
-    config.offer.max_connections = 8;
+    config.offer = config.offer.with_max_connections(8);
     let mut pair = Pair::new(config, alone);
     assert_eq!(pair.session.add_connection(SECOND, pair.now), Err(SubmitError::Closed));
     pair.drive();

@@ -249,7 +249,7 @@ fn log_32_login_has_one_time_limit() {
 #[test]
 fn log_32_limit_ends_with_the_login() {
     let mut config = config();
-    config.timeouts.nop_interval = None;
+    config.timeouts = config.timeouts.with_nop_interval(None);
     let mut trace = Trace::established(config, &[]);
     assert_eq!(trace.session.poll_timeout(), None);
     trace.advance(Duration::from_secs(3600));
@@ -376,7 +376,7 @@ fn log_12_session_without_a_tsih() {
     let isid = Effect::SetWord { at: 8, value: 0 };
     target.faults.push(Fault::sending(Opcode::LoginResponse, 0, isid));
     let mut config = config();
-    config.offer.max_connections = 4;
+    config.offer = config.offer.with_max_connections(4);
     let mut pair = Pair::logged_in(config, target);
     assert_eq!(pair.session.tsih(), Tsih::NEW_SESSION);
     assert_eq!(pair.session.negotiated().unwrap().max_connections, 4);

@@ -61,13 +61,15 @@ impl Terms {
     fn config(&self) -> Config {
         let mut config = config();
         let digest = |on| if on { DigestOffer::Crc32cFirst } else { DigestOffer::Never };
-        config.offer.header_digest = digest(self.flag(0));
-        config.offer.data_digest = digest(self.flag(1));
-        config.offer.initial_r2t = self.flag(2);
-        config.offer.immediate_data = self.flag(3);
-        config.offer.data_pdu_in_order = self.flag(4);
-        config.offer.data_sequence_in_order = self.flag(5);
-        config.offer.max_recv_data_segment_length = self.initiator_segment;
+        config.offer = config
+            .offer
+            .with_header_digest(digest(self.flag(0)))
+            .with_data_digest(digest(self.flag(1)))
+            .with_initial_r2t(self.flag(2))
+            .with_immediate_data(self.flag(3))
+            .with_data_pdu_in_order(self.flag(4))
+            .with_data_sequence_in_order(self.flag(5))
+            .with_max_recv_data_segment_length(self.initiator_segment);
         config
     }
 

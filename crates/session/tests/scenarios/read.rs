@@ -47,8 +47,8 @@ fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
         target.keys.data_pdu_in_order = !bit(4);
         target.keys.data_sequence_in_order = !bit(5);
         let mut offer = config();
-        offer.offer.data_pdu_in_order = !bit(4);
-        offer.offer.data_sequence_in_order = !bit(5);
+        offer.offer =
+            offer.offer.with_data_pdu_in_order(!bit(4)).with_data_sequence_in_order(!bit(5));
         let mut pair = Pair::logged_in(offer, target);
         for blocks in [1, 7, 40] {
             let done = pair.execute(read(3, blocks)).unwrap();
@@ -187,7 +187,7 @@ fn rd_06_data_beyond_the_buffer_ends_the_session() {
         assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
     }
     let mut small = config();
-    small.offer.max_recv_data_segment_length = 512;
+    small.offer = small.offer.with_max_recv_data_segment_length(512);
     let long = Effect::SetData(vec![0; 513].into());
     let mut pair = Pair::logged_in(small, target_with(Fault::sending(Opcode::DataIn, 0, long)));
     assert!(pair.execute(read(0, 1)).is_err());
@@ -204,7 +204,7 @@ fn err_12_too_long_is_refused_by_the_header() {
     let mut header = [0; 48];
     header[..8].copy_from_slice(&[0x25, 0x80, 0, 0, 0, 0xff, 0xff, 0xff]);
     trace.receive(header.to_vec().into());
-    let limit = config().offer.max_recv_data_segment_length as usize;
+    let limit = config().offer.max_recv_data_segment_length() as usize;
     let error = ProtocolError::DataSegmentLength { len: 0xff_ffff, limit };
     assert_eq!(*trace.failure(), SessionError::Protocol(error));
 }

@@ -43,7 +43,7 @@ fn err_09_abrupt_end_leaves_the_agreed_times() {
 #[test]
 fn err_09_failed_login_has_no_times() {
     let mut config = config();
-    config.offer.header_digest = DigestOffer::Required;
+    config.offer = config.offer.with_header_digest(DigestOffer::Required);
     let mut trace = Trace::new(config);
     trace.login(&[]);
     assert!(matches!(trace.ended, Some(Err(_))));

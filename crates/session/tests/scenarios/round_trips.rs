@@ -85,7 +85,7 @@ fn data_goes_out_right_behind_the_answers() {
 #[test]
 fn an_added_connection_logs_in_in_one_round_trip() {
     let mut wished = config();
-    wished.offer.max_connections = 2;
+    wished.offer = wished.offer.with_max_connections(2);
     let mut target = target_config(64);
     target.keys.max_connections = 2;
     let mut pair = Pair::logged_in(wished, target);

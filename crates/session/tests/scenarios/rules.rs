@@ -60,7 +60,7 @@ fn txt_29_no_empty_request_unasked() {
 #[test]
 fn dig_02_header_digest_covers_additional_headers() {
     let mut config = config();
-    config.offer.header_digest = DigestOffer::Required;
+    config.offer = config.offer.with_header_digest(DigestOffer::Required);
     let mut trace = Trace::established(config, &[("HeaderDigest", "CRC32C")]);
     let cdb: Vec<u8> = [0x7f, 0, 0, 0, 0, 0, 0, 24].into_iter().chain(1..=24).collect();
     trace.submit(Command::new(Lun::ZERO, Cdb::new(&cdb).unwrap()));

@@ -109,7 +109,7 @@ impl Trace {
     /// As [`logged_in`](Self::logged_in), for an initiator that never pings on its own.
     pub(crate) fn without_pings() -> Self {
         let mut config = config();
-        config.timeouts.nop_interval = None;
+        config.timeouts = config.timeouts.with_nop_interval(None);
         Self::established(config, &[])
     }
 

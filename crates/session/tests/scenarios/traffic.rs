@@ -37,8 +37,10 @@ pub(crate) fn small_target() -> TargetConfig {
 
 pub(crate) fn with_digests() -> Config {
     let mut config = config();
-    config.offer.header_digest = DigestOffer::Required;
-    config.offer.data_digest = DigestOffer::Required;
+    config.offer = config
+        .offer
+        .with_header_digest(DigestOffer::Required)
+        .with_data_digest(DigestOffer::Required);
     config
 }
 

@@ -89,7 +89,7 @@ fn a_write_within_its_first_burst_waits_for_its_status_alone() {
 #[test]
 fn a_gap_is_waited_for() {
     let mut config = config();
-    config.offer.data_sequence_in_order = false;
+    config.offer = config.offer.with_data_sequence_in_order(false);
     let mut answers = SOLICITED.to_vec();
     answers.push(("DataSequenceInOrder", "No"));
     let mut trace = Trace::established(config, &answers);

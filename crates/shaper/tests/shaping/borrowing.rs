@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_shaper::{Class, ClassId, Grant, Rate};
+use iscsi_shaper::{Class, ClassId, Grant, RateLimit};
 
 use crate::simulated::{Simulation, assert_near, class, rate, seconds};
 
@@ -192,7 +192,7 @@ fn what_has_no_class_gets_what_is_spare_and_is_not_free() {
     let modest = class("1mbit", "2mbit");
     let refused = simulation.tree.change(nobody, modest, simulation.now);
     assert!(refused.is_err(), "nothing is left to guarantee");
-    let modest = Class::new(Rate::Zero).with_ceil(rate("2mbit"));
+    let modest = Class::new(RateLimit::Zero).with_ceil(rate("2mbit"));
     simulation.tree.change(nobody, modest, simulation.now).unwrap();
     let since = simulation.elapsed();
     simulation.run(seconds(10));
@@ -245,13 +245,13 @@ fn the_ceil_of_a_group_holds_for_all_below_it() {
 
 #[test]
 fn a_class_without_a_limit_is_held_by_those_above_only() {
-    let mut simulation = Simulation::new(Class::new(Rate::Unlimited));
+    let mut simulation = Simulation::new(Class::new(RateLimit::Unlimited));
     let root = simulation.tree.root();
     let group = simulation.tree.add(root, class("20mbit", "20mbit"), simulation.now).unwrap();
     simulation.add(group, class("5mbit", "off"), LEN);
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(Duration::ZERO), &[20.0], 0.02);
-    let free = simulation.tree.add(root, Class::new(Rate::Unlimited), simulation.now).unwrap();
+    let free = simulation.tree.add(root, Class::new(RateLimit::Unlimited), simulation.now).unwrap();
     let (tree, now) = (&mut simulation.tree, simulation.now);
     for _ in 0..100 {
         tree.request(free, 1 << 30, now);

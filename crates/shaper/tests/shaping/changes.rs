@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_shaper::{Class, Rate, Tree, TreeError};
+use iscsi_shaper::{Class, RateLimit, Tree, TreeError};
 
 use crate::simulated::{Client, Simulation, assert_near, class, rate, seconds};
 
@@ -26,7 +26,7 @@ fn a_limit_changes_without_a_pause_and_is_lifted() {
         let gaps = gaps.chain([times[after] - since]);
         assert!(gaps.max() <= Some(Duration::from_millis(gap)), "{limit}");
     }
-    simulation.tree.change(root, Class::new(Rate::Unlimited), simulation.now).unwrap();
+    simulation.tree.change(root, Class::new(RateLimit::Unlimited), simulation.now).unwrap();
     let (since, before) = (simulation.elapsed(), simulation.sent.len());
     simulation.run_at_most(Duration::ZERO, 1000);
     assert_eq!(simulation.sent.len() - before, 1000);
@@ -77,7 +77,7 @@ fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
     assert_eq!(granted, [second, fourth, fifth]);
     let again = tree.add(tree.root(), class("4mbit", "8mbit"), now).unwrap();
     assert_ne!(again, copy, "a name is not used again");
-    assert_eq!(tree.change(copy, Class::new(Rate::Unlimited), now), Err(TreeError::Unknown));
+    assert_eq!(tree.change(copy, Class::new(RateLimit::Unlimited), now), Err(TreeError::Unknown));
 }
 
 /// A charge outlives its class: the classes above have paid it as well.

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use iscsi_shaper::{Class, Rate, TreeError};
+use iscsi_shaper::{Class, RateLimit, TreeError};
 
 use crate::simulated::{Client, Simulation, assert_near, class, rate, seconds};
 
 const MIB: u64 = 1 << 20;
 
 /// A tree with one client in the default class.
-fn limited_to(limit: Rate, len: u64) -> Simulation {
+fn limited_to(limit: RateLimit, len: u64) -> Simulation {
     let mut simulation = Simulation::new(Class::new(limit));
     let class = simulation.tree.default_class();
     simulation.clients.push(Client { class, len, depth: 4 });
@@ -68,7 +68,7 @@ fn the_slowest_and_the_fastest_rates_hold() {
 
 #[test]
 fn without_a_limit_nothing_waits() {
-    let mut simulation = limited_to(Rate::Unlimited, u64::MAX);
+    let mut simulation = limited_to(RateLimit::Unlimited, u64::MAX);
     simulation.run_at_most(Duration::ZERO, 1000);
     let statistics = simulation.tree.statistics(simulation.tree.root()).unwrap();
     assert_eq!(statistics.sent.requests, 1000);
@@ -133,7 +133,7 @@ fn a_request_should_be_no_longer_than_the_narrowest_ceil_passes_in_a_time_slice(
     assert_eq!((max(narrow), max(tree.default_class())), (Some(50_000), Some(500_000)));
     tree.remove(narrow, now).unwrap();
     assert_eq!(tree.max_request_len(narrow), Some(500_000), "that of the default class");
-    tree.change(tree.root(), Class::new(Rate::Unlimited), now).unwrap();
+    tree.change(tree.root(), Class::new(RateLimit::Unlimited), now).unwrap();
     assert_eq!(tree.max_request_len(tree.default_class()), None);
 }
 
@@ -152,7 +152,7 @@ fn more_than_there_is_is_not_guaranteed() {
     assert!(refused(tree.change(root, Class::new(rate("9mbit")), now)));
     tree.change(first, class("5mbit", "off"), now).unwrap();
     tree.change(second, class("5mbit", "10mbit"), now).unwrap();
-    tree.change(root, Class::new(Rate::Unlimited), now).unwrap();
-    tree.change(first, Class::new(Rate::Unlimited), now).unwrap();
+    tree.change(root, Class::new(RateLimit::Unlimited), now).unwrap();
+    tree.change(first, Class::new(RateLimit::Unlimited), now).unwrap();
     assert!(refused(tree.change(root, Class::new(rate("9mbit")), now)));
 }

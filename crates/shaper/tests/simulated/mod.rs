@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use iscsi_shaper::{Class, ClassId, Rate, Tree};
+use iscsi_shaper::{Class, ClassId, RateLimit, Tree};
 
 /// A rate as people write it.
-pub(crate) fn rate(text: &str) -> Rate {
+pub(crate) fn rate(text: &str) -> RateLimit {
     text.parse().unwrap()
 }
 

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use super::limiter::Limiter;
 use super::observation::{Activity, Observation};
-use crate::bandwidth::Bandwidth;
 use crate::limits::{Autotuning, Limits};
 use crate::link::loss::MIN_LOSS_FOR_BBR;
 use crate::link::model::{Basis, LinkModel, Measurement};
 use crate::link::tcp_info::TcpInfo;
 use crate::plan::Plan;
+use iscsi_rate::Rate;
 
 /// A flow that was observed, and all that is known around it.
 #[derive(Debug)]
 pub(super) struct ObservedFlow<'a> {
     pub(super) observation: &'a Observation,
     pub(super) link: LinkModel,
-    pub(super) goodput: Bandwidth,
+    pub(super) goodput: Rate,
     pub(super) plan: &'a Plan,
     pub(super) limits: &'a Limits,
     pub(super) measurement: &'a Measurement,
@@ -109,7 +109,7 @@ impl ObservedFlow<'_> {
         const REACHED: f64 = 0.75;
         let Some(rtt) = self.link.rtt else { return Limiter::Target };
         let reaches = |bytes: u64| {
-            let ceiling = Bandwidth::of(bytes, rtt.min).mbit_per_second();
+            let ceiling = Rate::of(bytes, rtt.min).mbit_per_second();
             self.goodput.mbit_per_second() >= ceiling * REACHED
         };
         let activity = &self.observation.activity;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::bandwidth::Bandwidth;
 use crate::link::tcp_info::TcpInfo;
+use iscsi_rate::Rate;
 
 /// A stretch of a running connection.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Observation {
 #[non_exhaustive]
 pub struct OwnLimits {
     /// The ceil of the class of its requests, or the narrowest above it.
-    pub rate: Option<Bandwidth>,
+    pub rate: Option<Rate>,
     /// Requests in flight.
     pub requests: Option<u32>,
     /// Bytes of their buffers.

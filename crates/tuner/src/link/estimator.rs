@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bandwidth::Bandwidth;
+use iscsi_rate::Rate;
 
 /// The time for which samples count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,7 +29,7 @@ pub struct EstimatorWindow {
 #[non_exhaustive]
 pub struct RateSample {
     /// Bytes delivered by time.
-    pub rate: Bandwidth,
+    pub rate: Rate,
     /// Whether there was too little to send.
     pub is_app_limited: bool,
     /// Bytes that had been delivered when the data of the sample was sent.
@@ -51,12 +51,12 @@ pub struct RateSample {
 /// link.observe_round_trip(Duration::from_millis(20), now);
 /// link.observe_rate(&RateSample::new(rate), now);
 /// assert_eq!((link.rate(), link.round_trip()), (Some(rate), Some(Duration::from_millis(20))));
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// # Ok::<(), iscsi_tuner::RateError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEstimator {
     window: EstimatorWindow,
-    rate: Windowed<Bandwidth>,
+    rate: Windowed<Rate>,
     round_trip: Windowed<Duration>,
     startup: Startup,
 }
@@ -72,11 +72,11 @@ struct Windowed<T> {
 }
 
 /// Whether the rate still rises, as it does while TCP opens its window (draft-ietf-ccwg-bbr, "Exiting
-/// Startup Based on Bandwidth Plateau").
+/// Startup Based on Rate Plateau").
 #[derive(Clone, Copy, Debug, Default)]
 struct Startup {
     /// The rate at its last growth (BBR.full_bw).
-    full_rate: Option<Bandwidth>,
+    full_rate: Option<Rate>,
     /// Rounds without growth (BBR.full_bw_count).
     flat_rounds: u32,
     /// Where the present round ends: when what is under way now has been delivered
@@ -113,7 +113,7 @@ impl RateSample {
     /// A sample that the link alone has set. Until [`between`](Self::between) says otherwise, it is a round
     /// of its own.
     #[must_use]
-    pub const fn new(rate: Bandwidth) -> Self {
+    pub const fn new(rate: Rate) -> Self {
         Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }
     }
 
@@ -160,7 +160,7 @@ impl LinkEstimator {
 
     /// The link's rate; `None` until a sample has shown it that is not limited by the sender.
     #[must_use]
-    pub fn rate(&self) -> Option<Bandwidth> {
+    pub fn rate(&self) -> Option<Rate> {
         self.rate.best(Ord::max)
     }
 
@@ -201,7 +201,7 @@ impl<T: Copy> Windowed<T> {
 }
 
 impl Startup {
-    fn observe(&mut self, rate: Bandwidth, sample: &RateSample) {
+    fn observe(&mut self, rate: Rate, sample: &RateSample) {
         if sample.prior_delivered < self.round_end {
             return;
         }
@@ -214,7 +214,7 @@ impl Startup {
     }
 }
 
-const fn has_grown(from: Bandwidth, to: Bandwidth) -> bool {
+const fn has_grown(from: Rate, to: Rate) -> bool {
     to.bits_per_second() * 100 >= from.bits_per_second() * GROWTH
 }
 
@@ -222,8 +222,8 @@ const fn has_grown(from: Bandwidth, to: Bandwidth) -> bool {
 mod tests {
     use super::*;
 
-    fn mbit(rate: u64) -> Bandwidth {
-        Bandwidth::from_bits_per_second(rate * 1_000_000).unwrap()
+    fn mbit(rate: u64) -> Rate {
+        Rate::from_bits_per_second(rate * 1_000_000).unwrap()
     }
 
     /// A window of a second, or of four round trips, with round trips of ten seconds.

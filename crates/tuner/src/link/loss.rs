@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::bandwidth::Bandwidth;
 use crate::link::tcp_info::TcpInfo;
+use iscsi_rate::Rate;
 
 /// From this share of lost segments on, loss sets the rate of a connection, and BBR is worth it. It is
 /// low, because BBR does no harm where it was not needed.
@@ -40,7 +40,7 @@ impl LossDetector {
     /// Notes whether a queue stands before the link; to be called many times a second, because a
     /// queue that has overflown is soon gone.
     pub fn watch_queue(&mut self, info: &TcpInfo) {
-        self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
+        self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
     }
 
     /// Takes in a reading and returns the share of segments that the link itself loses, 0 to 1; `None`
@@ -107,7 +107,7 @@ impl RecentLoss {
 
 /// What a connection carries if a lost segment halves its window (M. Mathis et al., 1997: 1.22
 /// segments / (round-trip time x sqrt(loss))); `None` without loss or without a round-trip time.
-pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<Bandwidth> {
+pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<Rate> {
     let seconds = round_trip.as_secs_f64();
     if loss <= 0.0 || seconds <= 0.0 {
         return None;
@@ -115,7 +115,7 @@ pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<
     let bits = f64::from(mss) * 8.0 * 1.22 / (seconds * loss.sqrt());
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     let bits = bits.clamp(1e3, 1e12) as u64;
-    Bandwidth::from_bits_per_second(bits).ok()
+    Rate::from_bits_per_second(bits).ok()
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(ceiling(0.0), None);
         let mbit = ceiling(0.001).unwrap().mbit_per_second();
         assert!((4.4..4.6).contains(&mbit), "{mbit}");
-        assert_eq!(ceiling(1e-300), Some(Bandwidth::MAX));
+        assert_eq!(ceiling(1e-300), Some(Rate::MAX));
         assert_eq!(loss_ceiling(0.001, Duration::ZERO, 1448), None);
     }
 }

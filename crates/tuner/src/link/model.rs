@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::bandwidth::Bandwidth;
 use crate::link::loss::loss_ceiling;
 use crate::link::rtt::Rtt;
 use crate::link::tcp_info::TcpInfo;
@@ -10,6 +9,7 @@ use crate::path_mtu::SegmentLimit;
 use crate::size::Size;
 use crate::transfers::{LinkTraits, TransferTerms};
 use crate::tuning::Tuning;
+use iscsi_rate::Rate;
 
 /// The measured properties of a link; all of them may be unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Measurement {
     /// Round-trip time.
     pub rtt: Option<Rtt>,
     /// The rate at which data arrived while nothing but the link was the limit.
-    pub bandwidth: Option<Bandwidth>,
+    pub bandwidth: Option<Rate>,
     /// The share of data segments that were lost, 0 to 1.
     pub loss: Option<f64>,
     /// Longest segment, bytes of payload.
@@ -77,7 +77,7 @@ pub struct LinkModel {
     /// Round-trip time; `None` before the first sample.
     pub rtt: Option<Rtt>,
     /// The rate of its narrowest part.
-    pub bandwidth: Bandwidth,
+    pub bandwidth: Rate,
     /// Where that is known from.
     pub basis: Basis,
     /// The share of segments that are lost, 0 to 1.
@@ -87,7 +87,7 @@ pub struct LinkModel {
 }
 
 /// The rate of a link of which nothing is known.
-const ASSUMED: Bandwidth = Bandwidth::GIGABIT;
+const ASSUMED: Rate = Rate::GIGABIT;
 /// Ethernet without jumbo frames, with timestamps.
 pub(crate) const USUAL_MSS: u32 = 1448;
 /// What a segment of payload carries besides, bytes: IP 20, TCP with timestamps 32, Ethernet 18,
@@ -151,7 +151,7 @@ impl LinkModel {
     /// Returns the rate that one connection can carry in spite of loss; `None` without loss or
     /// without a round-trip time.
     #[must_use]
-    pub fn loss_ceiling(&self) -> Option<Bandwidth> {
+    pub fn loss_ceiling(&self) -> Option<Rate> {
         loss_ceiling(self.loss, self.round_trip(), self.mss)
     }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(LinkModel::new(&measured, &declared).basis, Basis::Declared);
         assert_eq!(LinkModel::new(&measured, &Tuning::default()).basis, Basis::Estimated);
         let nothing = LinkModel::new(&Measurement::default(), &Tuning::default());
-        assert_eq!((nothing.basis, nothing.bandwidth), (Basis::Assumed, Bandwidth::GIGABIT));
+        assert_eq!((nothing.basis, nothing.bandwidth), (Basis::Assumed, Rate::GIGABIT));
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
         let ceiling = lossy.loss_ceiling().unwrap().mbit_per_second();
         assert!((4.4..4.6).contains(&ceiling), "{ceiling}");
         lossy.loss = 1e-300;
-        assert_eq!(lossy.loss_ceiling(), Some(Bandwidth::MAX));
+        assert_eq!(lossy.loss_ceiling(), Some(Rate::MAX));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bandwidth::Bandwidth;
+use iscsi_rate::Rate;
 
 /// A reading of `TCP_INFO`; `None` wherever this kernel does not report it.
 ///
@@ -47,9 +47,9 @@ pub struct TcpInfo {
     /// Segments with data sent.
     pub data_segments_sent: Option<u32>,
     /// The most that is sent, by a limit that was set on the socket (`limit_pacing`).
-    pub max_pacing_rate: Option<Bandwidth>,
+    pub max_pacing_rate: Option<Rate>,
     /// The latest estimate of the rate at which data arrives at the peer.
-    pub delivery_rate: Option<Bandwidth>,
+    pub delivery_rate: Option<Rate>,
     /// Whether that estimate was made while there was too little to send.
     pub delivery_rate_app_limited: Option<bool>,
     /// The time in which there was something to send or to be acknowledged.
@@ -120,11 +120,11 @@ impl TcpInfo {
             max_pacing_rate: at
                 .long(112)
                 .filter(|rate| (1..u64::MAX).contains(rate))
-                .map(|rate| Bandwidth::of(rate, Duration::from_secs(1))),
+                .map(|rate| Rate::of(rate, Duration::from_secs(1))),
             delivery_rate: at
                 .long(160)
                 .filter(|rate| *rate > 0)
-                .map(|rate| Bandwidth::of(rate, Duration::from_secs(1))),
+                .map(|rate| Rate::of(rate, Duration::from_secs(1))),
             delivery_rate_app_limited: at
                 .byte(7)
                 .filter(|_| bytes.len() >= 168)
@@ -148,17 +148,17 @@ impl TcpInfo {
     /// The rate that the congestion window allows: a window in each round trip; `None` if the kernel
     /// does not tell, or before the first sample.
     #[must_use]
-    pub fn window_rate(&self) -> Option<Bandwidth> {
+    pub fn window_rate(&self) -> Option<Rate> {
         let bytes = u64::from(self.congestion_window?).saturating_mul(self.send_mss?.into());
         let round_trip = self.smoothed_rtt.filter(|rtt| !rtt.is_zero())?;
-        Some(Bandwidth::of(bytes, round_trip))
+        Some(Rate::of(bytes, round_trip))
     }
 
     /// Whether data queues on the way: the round trip is longer than its smallest by more than a
     /// receiver that delays its acknowledgements would make it, given the bytes that lie behind the
     /// delay at this rate.
     #[must_use]
-    pub fn has_queue(&self, least: Option<Duration>, rate: Bandwidth) -> bool {
+    pub fn has_queue(&self, least: Option<Duration>, rate: Rate) -> bool {
         self.is_queue(least, self.smoothed_rtt, rate)
     }
 
@@ -176,7 +176,7 @@ impl TcpInfo {
         self.is_queue(None, newest, rate)
     }
 
-    fn is_queue(&self, least: Option<Duration>, now: Option<Duration>, rate: Bandwidth) -> bool {
+    fn is_queue(&self, least: Option<Duration>, now: Option<Duration>, rate: Rate) -> bool {
         const SEGMENTS: u64 = 4;
         let (Some(least), Some(now)) = (least.or(self.min_rtt), now) else { return false };
         let delay = now.saturating_sub(least);
@@ -187,9 +187,9 @@ impl TcpInfo {
     /// The rate at which data has arrived since an earlier reading of the same connection, so long
     /// ago.
     #[must_use]
-    pub fn arrival_since(&self, earlier: &Self, time: Duration) -> Option<Bandwidth> {
+    pub fn arrival_since(&self, earlier: &Self, time: Duration) -> Option<Rate> {
         let bytes = self.bytes_received?.saturating_sub(earlier.bytes_received?);
-        Some(Bandwidth::of(bytes, time))
+        Some(Rate::of(bytes, time))
     }
 
     /// About how many segments were lost on their way here, since an earlier reading of the same

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::bandwidth::Bandwidth;
 use crate::granted::{Granted, Refusal};
 use crate::plan::{Buffer, Plan};
 use crate::size::Size;
+use iscsi_rate::Rate;
 
 use super::limits::name_of;
 use super::sys;
@@ -98,7 +98,7 @@ pub fn send_with_more_to_come(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io:
 ///
 /// # Errors
 /// As `setsockopt(2)`.
-pub fn limit_pacing(socket: &impl AsFd, rate: Option<Bandwidth>) -> io::Result<()> {
+pub fn limit_pacing(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
     let bytes = rate.and_then(|rate| u32::try_from(rate.bytes_in(Duration::from_secs(1))).ok());
     sys::set_max_pacing_rate(socket.as_fd(), bytes.unwrap_or(u32::MAX))
 }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn pacing_is_limited_and_the_limit_lifted() {
         let (near, _far) = connection();
-        let paced = |rate: Option<Bandwidth>| {
+        let paced = |rate: Option<Rate>| {
             limit_pacing(&near, rate).unwrap();
             crate::TcpInfo::read(&near).unwrap().max_pacing_rate
         };

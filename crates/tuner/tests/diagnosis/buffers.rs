@@ -22,7 +22,7 @@ fn a_send_buffer_gets_the_sysctl_with_its_numbers() {
 #[test]
 fn a_send_buffer_that_was_asked_for_is_told() {
     let mut case = Case::socket("1gbit");
-    case.tuning.send_buffer = Some(128 << 10);
+    case.tuning = case.tuning.with_send_buffer(Some(128 << 10));
     case.after().send_buffer_limited = seconds(11);
     let finding = case.blames(Limiter::SendBuffer);
     assert_says(&finding, "128 KiB are not enough", "--tune auto");
@@ -33,7 +33,7 @@ fn a_send_buffer_that_was_asked_for_is_told() {
 #[test]
 fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     let mut case = Case::socket("100mbit");
-    case.tuning.send_buffer = Some(128 << 10);
+    case.tuning = case.tuning.with_send_buffer(Some(128 << 10));
     case.after().send_buffer_limited = Some(Duration::from_secs(2));
     assert_says(&case.blames(Limiter::SendBuffer), "128 KiB are not enough", "tcp_wmem");
 }
@@ -44,7 +44,7 @@ fn the_sysctl_never_shrinks() {
     case.after().send_buffer_limited = seconds(11);
     let finding = case.blames(Limiter::SendBuffer);
     assert_says(&finding, "reached its end", "tcp_wmem=\"4096 16384 8388608\"");
-    case.tuning.send_buffer = Some(128 << 10);
+    case.tuning = case.tuning.with_send_buffer(Some(128 << 10));
     let finding = case.blames(Limiter::SendBuffer);
     assert_says(&finding, "128 KiB", "tcp_wmem=\"4096 16384 4194304\"");
 }

@@ -64,7 +64,7 @@ fn a_late_acknowledgement_is_no_queue() {
 #[test]
 fn an_assumed_rate_is_never_reached() {
     let mut case = Case::socket("100mbit");
-    case.tuning.bandwidth = None;
+    case.tuning = case.tuning.with_bandwidth(None);
     case.observation.bytes = 1_250_000_000;
     case.blames(Limiter::CongestionWindow);
 }
@@ -80,7 +80,7 @@ fn loss_asks_for_another_congestion_control_where_there_is_one() {
     case.limits.allowed_congestion_controls.push("bbr".to_owned());
     assert_says(&case.blames(Limiter::Loss), "1.000 %", "--congestion bbr");
 
-    case.tuning.congestion_control = Some("bbr".to_owned());
+    case.tuning = case.tuning.with_congestion_control(Some("bbr".to_owned()));
     let finding = case.blames(Limiter::Loss);
     assert_says(&finding, "1.000 %", "more connections share the loss");
     assert!(!finding.remedy.unwrap().contains("bbr"), "it is in use");

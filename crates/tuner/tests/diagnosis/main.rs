@@ -60,8 +60,7 @@ impl Case {
         measurement.rtt = Rtt::of([Duration::from_millis(100); 10]);
         measurement.mss = Some(1448);
         measurement.terms = Some(TransferTerms::default());
-        let mut tuning = Tuning::default();
-        tuning.bandwidth = Some(bandwidth.parse().unwrap());
+        let tuning = Tuning::default().with_bandwidth(Some(bandwidth.parse().unwrap()));
         let mut before = TcpInfo::default();
         before.smoothed_rtt = Some(Duration::from_millis(100));
         before.send_mss = Some(1448);

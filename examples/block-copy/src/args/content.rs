@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::amounts::parse_length;
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 use super::link::parse_io_size;
 

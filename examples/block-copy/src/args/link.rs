@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::{time, unit};
-use iscsi_initiator::tuning::{Bandwidth, Limits, Policy, Size, SizeError, UnknownPolicy};
-use iscsi_initiator::{Initiator, Options, Sessions, TrafficClass};
+use iscsi_initiator::{Initiator, Options, Sessions, Timeouts, TrafficClass};
+use iscsi_initiator::{Policy, Tuning};
+use iscsi_tuner::{Limits, Rate, Size, SizeError, UnknownPolicy};
 
 use crate::error::Error;
 use crate::refusal::Refusal;
@@ -59,7 +60,7 @@ pub struct LinkArgs {
     ///
     /// 1kbit to 1000gbit. Without it 1gbit is assumed until more is known.
     #[arg(long, value_name = "RATE", help_heading = heading::LINK)]
-    pub bandwidth: Option<Bandwidth>,
+    pub bandwidth: Option<Rate>,
     /// When to send small segments.
     #[arg(long, value_name = "on|off|auto", value_enum, default_value_t = NoDelay::Auto, help_heading = heading::LINK)]
     pub nodelay: NoDelay,
@@ -72,7 +73,7 @@ pub struct LinkArgs {
     /// Wait for a target that is not ready yet, as 30s or 5min.
     ///
     /// Not ready: nothing listens, the login is refused for now, or a unit is missing. Without the option the program
-    /// ends after the first try. `open_patience` in the URL overrides it. Recommended in systemd units and Kubernetes
+    /// ends after the first try. `open_timeout` in the URL overrides it. Recommended in systemd units and Kubernetes
     /// jobs.
     #[arg(long, value_name = "TIME", value_parser = time::parse, help_heading = heading::LINK)]
     pub wait: Option<Duration>,
@@ -134,18 +135,22 @@ impl LinkArgs {
     /// [`Error::Initiator`] for a name that is none.
     pub(crate) fn initiator(&self, class: Option<TrafficClass>) -> Result<Initiator, Error> {
         self.check_congestion()?;
-        let mut options = Options::default();
-        options.timeouts.command = Some(COMMAND);
+        let tuning = Tuning::default()
+            .with_policy(self.tune)
+            .with_bandwidth(self.bandwidth)
+            .with_no_delay(self.nodelay.wish())
+            .with_congestion_control(self.congestion.clone());
         let queue = usize::try_from(self.queue_bytes()).unwrap_or(usize::MAX);
-        options.max_bytes_in_flight = options.max_bytes_in_flight.max(queue);
-        options.sessions = self.sessions();
-        options.connections = self.connections;
-        options.class = class;
-        options.open_patience = self.wait.unwrap_or_default();
-        options.tuning.policy = self.tune;
-        options.tuning.bandwidth = self.bandwidth;
-        options.tuning.no_delay = self.nodelay.wish();
-        options.tuning.congestion_control = self.congestion.clone();
+        let default = Options::default();
+        let bytes = default.max_bytes_in_flight().max(queue);
+        let options = default
+            .with_timeouts(Timeouts::default().with_command(Some(COMMAND)))
+            .with_max_bytes_in_flight(bytes)
+            .with_sessions(self.sessions())
+            .with_connections(self.connections)
+            .with_class(class)
+            .with_open_timeout(self.wait.unwrap_or_default())
+            .with_tuning(tuning);
         unit::initiator(self.initiator_name.as_deref(), options).map_err(Error::Initiator)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::shaping::Rate;
+use iscsi_initiator::shaping::RateLimit;
 
 /// The limits of the rate.
 #[derive(Clone, Debug, Default, Args)]
@@ -15,7 +15,7 @@ pub struct RateArgs {
     /// powers of 1000; KiB/s, MiB/s, GiB/s: powers of 1024). Reads and writes have the limit each. `off` is no limit,
     /// and the default.
     #[arg(long, value_name = "RATE|off", value_parser = parse_limit, help_heading = heading::RATE)]
-    pub rate_limit: Option<Rate>,
+    pub rate_limit: Option<RateLimit>,
     /// Share the traffic classes of the block-copy with --control PATH.
     ///
     /// Reads from a unit, and writes to one, wait until the classes of that process let them pass.
@@ -35,9 +35,9 @@ pub struct RateArgs {
 }
 
 /// A rate at which something passes.
-pub(crate) fn parse_limit(text: &str) -> Result<Rate, String> {
+pub(crate) fn parse_limit(text: &str) -> Result<RateLimit, String> {
     match text.parse() {
-        Ok(Rate::Zero) => Err("nothing would ever pass; 1kbit is the lowest rate".to_owned()),
+        Ok(RateLimit::Zero) => Err("nothing would ever pass; 1kbit is the lowest rate".to_owned()),
         Ok(rate) => Ok(rate),
         Err(error) => Err(error.to_string()),
     }

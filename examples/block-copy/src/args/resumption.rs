@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_tuner::{Size, SizeError};
 
 /// The resumption after an interruption.
 #[derive(Clone, Debug, Args)]

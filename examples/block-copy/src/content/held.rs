@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// What was found on a medium.
 #[derive(Clone, Debug, Eq, PartialEq)]

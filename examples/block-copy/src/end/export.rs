@@ -30,7 +30,7 @@ impl ExportEnd {
         bitmap: Option<&str>,
     ) -> Result<Self, Error> {
         let name: Arc<str> = uri.name().into();
-        let uri = uri.clone().or_open_patience(wait);
+        let uri = uri.clone().or_open_timeout(wait);
         let opening = async {
             Ok(match bitmap {
                 Some(bitmap) => {
@@ -56,7 +56,7 @@ impl ExportEnd {
 
     /// That the server is waited for, if it is.
     pub(super) fn awaited(&self) -> Option<Awaited> {
-        let limit = Some(self.uri.patience());
+        let limit = Some(self.uri.retry_timeout());
         self.device.is_away().then_some(Awaited { side: None, what: "server", limit })
     }
 

@@ -15,7 +15,7 @@ use super::StreamEnd;
 use super::medium::FileId;
 use crate::error::Error;
 use crate::side::Side;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// A regular file or a block device.
 #[derive(Clone, Debug)]

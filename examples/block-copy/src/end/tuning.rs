@@ -1,6 +1,6 @@
 //! How the connection to a unit is tuned, for programs.
 
-use iscsi_initiator::tuning::{Buffer, Choice, Plan, Sends, TransferOffer};
+use iscsi_tuner::{Buffer, Choice, Plan, Sends, TransferOffer};
 use serde_json::{Value, json};
 
 /// Each number with its reason. Its name has its unit; `null` leaves it to the kernel.

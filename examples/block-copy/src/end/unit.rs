@@ -9,13 +9,13 @@ use std::time::Duration;
 use iscsi_copy::Identity;
 use iscsi_examples_common::place;
 use iscsi_examples_common::sentence::Sentence;
-use iscsi_initiator::Digest;
 use iscsi_initiator::device::DeviceError;
-use iscsi_initiator::scsi::reservation::ReservationKey;
-use iscsi_initiator::tuning::Plan;
+use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{
     Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
 };
+use iscsi_pdu::Digest;
+use iscsi_tuner::Plan;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -24,7 +24,7 @@ use crate::activity::Awaited;
 use crate::error::Error;
 use crate::side::Side;
 use crate::stop::Stop;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 /// Time limit of the question for registrations of others.
 const QUESTION: Duration = Duration::from_secs(5);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use iscsi_copy::{Device as _, Identity};
 use iscsi_examples_common::volume;
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, Initiator};
+use iscsi_tuner::Size;
 use iscsi_volume::{Description, Volume};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

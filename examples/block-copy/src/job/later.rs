@@ -8,8 +8,8 @@ use std::time::Duration;
 use iscsi_copy::Verify;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_initiator::TrafficClass;
-use iscsi_initiator::shaping::Rate;
-use iscsi_initiator::tuning::Size;
+use iscsi_initiator::shaping::RateLimit;
+use iscsi_tuner::Size;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -97,7 +97,7 @@ async fn class(
         let shared = unless(stop, SharedClass::join(path, class.as_deref())).await;
         return shared.map(|(shared, connected)| (Some(shared.paying()), Some(connected)));
     }
-    let limited = |limit: &Rate| Classes::new(*limit)?.paying(None);
+    let limited = |limit: &RateLimit| Classes::new(*limit)?.paying(None);
     Ok((rate_limit.as_ref().map(limited).transpose()?, None))
 }
 

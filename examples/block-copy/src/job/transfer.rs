@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use iscsi_copy::{Copied, CopyJob, Event, Events, Failure, Progress as CopyProgress};
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 use tokio::time::Instant;
 
 use super::Job;

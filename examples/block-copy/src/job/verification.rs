@@ -1,7 +1,7 @@
 //! Whether the destination holds what was read.
 
 use iscsi_copy::Verify;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 use super::comparison::compare;
 use super::transferred::Unverified;

@@ -73,7 +73,7 @@ async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     let image = pattern(IMAGE);
     let source = folder.file("image", &image);
     let options = ["--sessions", "2", "--io-size", "64k", "--progress", "none"];
-    let url = format!("{}?patience=1", rig.url());
+    let url = format!("{}?retry_timeout=1", rig.url());
     let output = block_copy(&[&[source.as_str(), &url], &options[..]].concat());
     let parts = ["destination: the target may still carry out writes of a lost session"];
     fails(&output, 1, &parts);

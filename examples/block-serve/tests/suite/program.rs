@@ -301,7 +301,8 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     let address = server.address();
     let url = format!("iscsi://{address}/{TARGET}/0");
     let socket = socket("outage");
-    let (mut child, lines, _) = started(&url, &socket, &["--patience", "2", "--write-behind", "0"]);
+    let (mut child, lines, _) =
+        started(&url, &socket, &["--retry-timeout", "2", "--write-behind", "0"]);
     let mut client = raw(&socket).await;
     assert_eq!(client.write(0, 0, &[1; 4096]).await, 0);
     assert_eq!(client.flush().await, 0);

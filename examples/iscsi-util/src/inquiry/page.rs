@@ -4,12 +4,12 @@ use std::fmt::{self, Display};
 use std::mem;
 
 use iscsi_initiator::Error as InitiatorError;
-use iscsi_initiator::scsi::vpd::{
+use iscsi_pdu::scsi::vpd::{
     Association, BlockDeviceCharacteristics, BlockLimits, CodeSet, Designator, DesignatorType,
     DeviceIdentification, LogicalBlockProvisioning, MediumRotationRate, ProvisioningType,
     SupportedPages, UnitSerialNumber,
 };
-use iscsi_initiator::scsi::{FormatError, StandardInquiry};
+use iscsi_pdu::scsi::{FormatError, StandardInquiry};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{KindStats, Latency};
+use iscsi_tuner::Size;
 use serde_json::{Map, Value, json};
 
 use crate::table::Table;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{
-    Autotuning, Bandwidth, Buffer, Choice, Diagnosis, Granted, Interface, Limits, Plan, Rtt,
-    TcpInfo,
+use iscsi_tuner::{
+    Autotuning, Buffer, Choice, Diagnosis, Granted, Interface, Limits, Plan, Rate, Rtt, TcpInfo,
 };
 use serde_json::{Value, json};
 
@@ -55,7 +54,7 @@ impl Report {
             "goodput_mbit_per_s": test.goodput().map(|rate| rate.mbit_per_second()),
             "steady_mbit_per_s": test.steady().map(|rate| rate.mbit_per_second()),
             "samples_mbit_per_s":
-                test.samples.iter().map(|rate| rate.map_or(0.0, Bandwidth::mbit_per_second)).collect::<Vec<_>>(),
+                test.samples.iter().map(|rate| rate.map_or(0.0, Rate::mbit_per_second)).collect::<Vec<_>>(),
             "io_size_bytes": test.workload.io_size,
             "queue_depth": test.workload.depth,
             "pings_ms": test.pings.iter().copied().map(millis).collect::<Vec<_>>(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Limits, Rtt, SegmentLimit, TcpInfo};
+use iscsi_tuner::{Limits, Rtt, SegmentLimit, TcpInfo};
 
 use super::{Report, waits};
 use crate::ceiling::{Ceiling, Limit, shown};
@@ -13,7 +13,7 @@ use crate::read_test::ReadTest;
 use crate::table::{Line, Table};
 use crate::verdict::millis;
 use crate::writes::Writes;
-use iscsi_initiator::tuning::Size;
+use iscsi_tuner::Size;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -249,7 +249,7 @@ fn loss_line(info: &TcpInfo, loss: Option<f64>) -> Line {
 
 fn host_lines(limits: &Limits) -> Vec<Line> {
     let size = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| Size(bytes).to_string());
-    let range = |range: Option<iscsi_initiator::tuning::Autotuning>| {
+    let range = |range: Option<iscsi_tuner::Autotuning>| {
         range.map_or_else(unknown, |range| format!("up to {}", Size(range.max)))
     };
     let permission = if limits.may_force { "may be exceeded (CAP_NET_ADMIN)" } else { "" };

@@ -1,8 +1,7 @@
 //! The arithmetic against numbers worked out by hand.
 
-use iscsi_initiator::tuning::{
-    Autotuning, Basis, Granted, Limits, Measurement, Rtt, TcpInfo, Tuning, plan,
-};
+use iscsi_initiator::Tuning;
+use iscsi_tuner::{Autotuning, Basis, Granted, Limits, Measurement, Rtt, TcpInfo, plan};
 
 use super::*;
 
@@ -20,8 +19,7 @@ fn lio() -> (Negotiated, TransferTerms) {
 fn facts(bandwidth: Option<&str>) -> LinkFacts {
     let mut measurement = Measurement::default();
     measurement.rtt = Rtt::of([RTT; 10]);
-    let mut tuning = Tuning::default();
-    tuning.bandwidth = bandwidth.map(|text| text.parse().unwrap());
+    let tuning = Tuning::default().with_bandwidth(bandwidth.map(|text| text.parse().unwrap()));
     let mut limits = Limits::default();
     limits.tcp_wmem = Some(Autotuning { min: 4096, default: 16_384, max: 4 * MIB });
     LinkFacts {
@@ -219,5 +217,5 @@ fn nonsense_terms_give_numbers_all_the_same() {
         *terms = TransferTerms::new(0, 0, 0, Some(0));
     });
     assert_eq!(writes.round_trips, 1);
-    assert_eq!(mbit(&writes, Limit::Queue), Bandwidth::MIN.mbit_per_second());
+    assert_eq!(mbit(&writes, Limit::Queue), Rate::MIN.mbit_per_second());
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
-use iscsi_tuner::{Bandwidth, Granted, Interface, Limits, Plan, TcpInfo};
+use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
@@ -90,7 +90,7 @@ impl Socket for TcpStream {
         plan.apply(self)
     }
 
-    fn limit_pacing(&self, rate: Option<Bandwidth>) -> io::Result<()> {
+    fn limit_pacing(&self, rate: Option<Rate>) -> io::Result<()> {
         iscsi_tuner::limit_pacing(self, rate)
     }
 

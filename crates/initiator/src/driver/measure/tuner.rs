@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
-    Activity, Bandwidth, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
-    Measurement, OwnLimits, Plan, RateSample, ReadLimit, Rtt, SegmentLimit, Stall, StallWatch,
-    TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
+    Activity, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
+    Measurement, OwnLimits, Plan, Rate, RateSample, ReadLimit, Rtt, SegmentLimit, Stall,
+    StallWatch, TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit, plan,
 };
 
 use crate::driver::io::Socket;
@@ -83,7 +83,7 @@ pub(crate) struct Tuner {
     /// Whether the plan is set on a connection.
     is_applied: bool,
     /// The rate at which the connection is to send.
-    pacing_rate: Option<Bandwidth>,
+    pacing_rate: Option<Rate>,
     /// What readings are given with; made anew when something in it changes.
     basis: Option<Arc<PlanBasis>>,
 }
@@ -173,7 +173,7 @@ impl Tuner {
     }
 
     /// Limits the rate at which the connection sends, or lifts the limit.
-    pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Bandwidth>) {
+    pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Rate>) {
         if self.pacing_rate == rate {
             return;
         }
@@ -187,7 +187,7 @@ impl Tuner {
     /// Whether it is this limit that the connection has reached.
     fn is_paced(&self, info: &TcpInfo) -> bool {
         let rates = self.pacing_rate.zip(info.delivery_rate);
-        let bits = |rate: Bandwidth| rate.bits_per_second();
+        let bits = |rate: Rate| rate.bits_per_second();
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
 
@@ -434,19 +434,21 @@ pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
 }
 
 fn merged(wished: &Offer, planned: &TransferOffer) -> Offer {
-    let default = Offer::default();
-    let mut offer = wished.clone();
-    choose(&mut offer.initial_r2t, default.initial_r2t, planned.initial_request);
-    choose(&mut offer.first_burst_length, default.first_burst_length, planned.first_burst);
-    choose(&mut offer.max_burst_length, default.max_burst_length, planned.burst);
-    choose(&mut offer.max_outstanding_r2t, default.max_outstanding_r2t, planned.bursts_at_once);
-    offer
+    let r2t = choose(wished, Offer::initial_r2t, planned.initial_request);
+    let first_burst = choose(wished, Offer::first_burst_length, planned.first_burst);
+    let burst = choose(wished, Offer::max_burst_length, planned.burst);
+    let r2ts = choose(wished, Offer::max_outstanding_r2t, planned.bursts_at_once);
+    wished
+        .with_initial_r2t(r2t)
+        .with_first_burst_length(first_burst)
+        .with_max_burst_length(burst)
+        .with_max_outstanding_r2t(r2ts)
 }
 
-fn choose<T: PartialEq>(key: &mut T, default: T, planned: T) {
-    if *key == default {
-        *key = planned;
-    }
+/// What is wished of a key; where that is the default, what is planned.
+fn choose<T: PartialEq>(wished: &Offer, key: fn(&Offer) -> T, planned: T) -> T {
+    let wish = key(wished);
+    if wish == key(&Offer::default()) { planned } else { wish }
 }
 
 /// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
@@ -619,15 +621,14 @@ mod tests {
 
     #[test]
     fn the_plan_proposes_what_the_user_does_not() {
-        let mut wished = Offer::default();
-        wished.max_outstanding_r2t = 3;
+        let wished = Offer::default().with_max_outstanding_r2t(3);
         let limits = Limits::default();
         let mut planned = plan(&Measurement::default(), &limits, &Tuning::default()).offer.value;
         (planned.initial_request, planned.first_burst) = (true, 8192);
         (planned.burst, planned.bursts_at_once) = (16_384, 7);
         let offer = merged(&wished, &planned);
-        assert_eq!((offer.initial_r2t, offer.max_outstanding_r2t), (true, 3));
-        assert_eq!((offer.first_burst_length, offer.max_burst_length), (8192, 16_384));
+        assert_eq!((offer.initial_r2t(), offer.max_outstanding_r2t()), (true, 3));
+        assert_eq!((offer.first_burst_length(), offer.max_burst_length()), (8192, 16_384));
     }
 
     #[test]

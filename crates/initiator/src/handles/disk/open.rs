@@ -64,7 +64,7 @@ impl Session {
 
 impl LogicalUnit {
     /// Opens the unit as a byte-addressed disk, and registers it by its
-    /// [key](crate::Options::reservation_key) if the options have one.
+    /// [key](crate::Options::with_reservation_key) if the options have one.
     ///
     /// # Errors
     /// As [`profile`](Self::profile); [`Error::Unsupported`] if there is a key, and the unit has no
@@ -178,7 +178,7 @@ async fn first_session(
     budget: &Budget,
 ) -> Result<(Session, usize), Error> {
     let mut logins = JoinSet::new();
-    let head_start = opener.node.options().head_start();
+    let head_start = opener.node.options().advanced.head_start();
     let has_others = portals.len() > 1;
     for (turn, at) in (0..).zip(portals.iter().copied()) {
         let (node, url, budget) = (opener.node.clone(), opener.url_at(at), budget.clone());

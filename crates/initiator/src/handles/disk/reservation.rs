@@ -22,6 +22,16 @@ const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnl
 const LOOKS: u32 = 4;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What [`Disk::preempt`] does about the commands in flight of the hosts that it fences off.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Preempt {
+    /// The unit may still execute them (PREEMPT, SPC-4 §5.13.11.2.4).
+    KeepCommands,
+    /// The unit aborts them (PREEMPT AND ABORT, SPC-4 §5.13.11.2.6).
+    AbortCommands,
+}
+
 impl Disk {
     /// Returns the keys that are registered with the unit.
     ///
@@ -39,7 +49,7 @@ impl Disk {
         self.unit().reservation().await
     }
 
-    /// Reserves the unit, by the [key](crate::Options::reservation_key) of the disk, which
+    /// Reserves the unit, by the [key](crate::Options::with_reservation_key) of the disk, which
     /// registers all its sessions. A type that does not admit all registrants admits one session
     /// only, so a disk of several sessions needs a type that does.
     ///
@@ -84,8 +94,7 @@ impl Disk {
     }
 
     /// Fences other hosts off: ends all registrations by the key `victim`, and takes over the
-    /// reservation, with this type, if one of them holds it. With `abort`, their commands in flight
-    /// are aborted as well.
+    /// reservation, with this type, if one of them holds it. `preempt` decides what happens to their commands in flight.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve); RESERVATION CONFLICT also if no initiator is registered by
@@ -95,18 +104,21 @@ impl Disk {
         &self,
         victim: ReservationKey,
         reservation_type: ReservationType,
-        abort: bool,
+        preempt: Preempt,
     ) -> Result<(), Error> {
         let key = self.reservation_key()?;
-        let change = if abort {
-            PersistentReserveOut::PreemptAndAbort { key, victim, reservation_type }
-        } else {
-            PersistentReserveOut::Preempt { key, victim, reservation_type }
+        let change = match preempt {
+            Preempt::KeepCommands => {
+                PersistentReserveOut::Preempt { key, victim, reservation_type }
+            }
+            Preempt::AbortCommands => {
+                PersistentReserveOut::PreemptAndAbort { key, victim, reservation_type }
+            }
         };
         self.unit().persistent_reserve_out(&change).await
     }
 
-    /// Reserves the unit for this disk alone, by its [key](crate::Options::reservation_key), with
+    /// Reserves the unit for this disk alone, by its [key](crate::Options::with_reservation_key), with
     /// the type "write exclusive, registrants only".
     ///
     /// It succeeds only if no other key is registered, so that no other host can write. A host that
@@ -176,9 +188,9 @@ impl Disk {
 
     /// Removes the registrations by this key, and takes the reservation over if the key holds it.
     async fn fence_off(&self, victim: ReservationKey) -> Result<(), Error> {
-        let fenced = match self.preempt(victim, EXCLUSIVE, true).await {
+        let fenced = match self.preempt(victim, EXCLUSIVE, Preempt::AbortCommands).await {
             Err(Error::CheckCondition { sense, .. }) if sense.key == SenseKey::IllegalRequest => {
-                self.preempt(victim, EXCLUSIVE, false).await
+                self.preempt(victim, EXCLUSIVE, Preempt::KeepCommands).await
             }
             result => result,
         };

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use iscsi_pdu::scsi::{AccessState, Status};
 use iscsi_session::TaskError;
-use iscsi_shaper::{Class, Rate};
+use iscsi_shaper::{Class, RateLimit};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -333,7 +333,7 @@ async fn patience_with_the_unit_does_not_count_the_time_in_the_class() {
     for error in [busy(), check(0xb, 0x47, 3)] {
         // It is asked once before, and once after.
         let unit = refusing(paused.as_secs() + 1, error);
-        let shaper = Shaper::new(Class::new(Rate::Unlimited)).unwrap();
+        let shaper = Shaper::new(Class::new(RateLimit::Unlimited)).unwrap();
         let class = shaper.traffic_class(shaper.default_class());
         let policy = Options::default().with_class(Some(class.clone())).policy(Some(PATIENCE));
         let budget = Budget::new(1024, 64 << 20);

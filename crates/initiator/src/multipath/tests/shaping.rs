@@ -1,13 +1,13 @@
 //! What requests pay to their class.
 
-use iscsi_shaper::{Class, Rate, Statistics};
+use iscsi_shaper::{Class, RateLimit, Statistics};
 
 use super::*;
 use crate::shaper::Shaper;
 
 /// Sends a request over links whose bytes are counted; says what of it.
 async fn counted(links: &[Link]) -> (Statistics, u64) {
-    let shaper = Shaper::new(Class::new(Rate::Unlimited)).unwrap();
+    let shaper = Shaper::new(Class::new(RateLimit::Unlimited)).unwrap();
     let class = shaper.traffic_class(shaper.default_class());
     let policy = Options::default().with_class(Some(class.clone())).policy(Some(PATIENCE));
     let budget = links[0].0.budget.clone();

@@ -5,7 +5,8 @@ pub(crate) mod proxy;
 use std::ops::Deref;
 use std::time::Duration;
 
-use iscsi_initiator::{Initiator, Options, Session};
+use iscsi_initiator::{Advanced, Initiator, Options, Session};
+use iscsi_session::Offer;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
@@ -97,7 +98,7 @@ impl Rig {
 }
 
 pub(crate) fn initiator(mut options: Options) -> Initiator {
-    options.use_environment = false;
+    options = options.with_use_environment(false);
     Initiator::with_options(INITIATOR, options).unwrap()
 }
 
@@ -127,4 +128,9 @@ pub(crate) async fn let_pass(time: Duration) {
     tokio::time::pause();
     tokio::time::sleep(time).await;
     tokio::time::resume();
+}
+
+/// Options with which a lost session is reconnected without the wait that this end asks for (DefaultTime2Wait).
+pub(crate) fn without_wait() -> Advanced {
+    Advanced::default().with_offer(Offer::default().with_default_time2wait(0))
 }

@@ -203,7 +203,7 @@ fn ffp_12_3_order_of_r2ts_in_a_task() {
     let mut answers = SOLICITED.to_vec();
     answers.push(("DataSequenceInOrder", "No"));
     let mut config = crate::pair::config();
-    config.offer.data_sequence_in_order = false;
+    config.offer = config.offer.with_data_sequence_in_order(false);
     let mut trace = Trace::established(config, &answers);
     let itt = trace.submit(write(0, pattern(4096, 1))).get();
     expect!(trace, ScsiCommand);

@@ -66,8 +66,7 @@ impl Rig {
         config.units.values_mut().for_each(|unit| unit.behavior.provisioning = Some(0xe4));
         let target = Target::start(iscsi_testkit::target::Target::new(config)).await.unwrap();
         let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", target.address());
-        let mut options = Options::default();
-        options.patience = Duration::from_secs(3);
+        let options = Options::default().with_retry_timeout(Duration::from_secs(3));
         let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
         let unit = soon(initiator.disk(url)).await.unwrap();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -4,20 +4,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use iscsi_tuner::{Bandwidth, BandwidthError};
+use iscsi_rate::{Rate, RateError};
 
 /// A rate of a class, bits a second. Read as `0`, `40mbit` or `off`, which lifts the limit.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Rate {
+pub enum RateLimit {
     /// Nothing.
     Zero,
     /// This rate.
-    Limited(Bandwidth),
+    Limited(Rate),
     /// No limit.
     Unlimited,
 }
 
-impl Rate {
+impl RateLimit {
     /// Bits a second; `None` where there is no limit.
     #[must_use]
     pub const fn bits_per_second(self) -> Option<u64> {
@@ -39,16 +39,16 @@ impl Rate {
     }
 }
 
-impl From<Bandwidth> for Rate {
-    fn from(rate: Bandwidth) -> Self {
+impl From<Rate> for RateLimit {
+    fn from(rate: Rate) -> Self {
         Self::Limited(rate)
     }
 }
 
-impl FromStr for Rate {
-    type Err = BandwidthError;
+impl FromStr for RateLimit {
+    type Err = RateError;
 
-    fn from_str(text: &str) -> Result<Self, BandwidthError> {
+    fn from_str(text: &str) -> Result<Self, RateError> {
         match text.trim() {
             "0" => Ok(Self::Zero),
             text if text.eq_ignore_ascii_case("off") => Ok(Self::Unlimited),
@@ -57,7 +57,7 @@ impl FromStr for Rate {
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zero => f.write_str("0"),
@@ -73,30 +73,30 @@ mod tests {
 
     #[test]
     fn text_is_a_rate_or_off() {
-        let rate = |bits| Rate::Limited(Bandwidth::from_bits_per_second(bits).unwrap());
+        let rate = |bits| RateLimit::Limited(Rate::from_bits_per_second(bits).unwrap());
         for (text, expected) in [
             ("40mbit", rate(40_000_000)),
             (" 1.5 Gbit/s", rate(1_500_000_000)),
-            ("off", Rate::Unlimited),
-            ("OFF ", Rate::Unlimited),
-            ("0", Rate::Zero),
+            ("off", RateLimit::Unlimited),
+            ("OFF ", RateLimit::Unlimited),
+            ("0", RateLimit::Zero),
         ] {
-            assert_eq!(text.parse::<Rate>(), Ok(expected), "{text}");
+            assert_eq!(text.parse::<RateLimit>(), Ok(expected), "{text}");
         }
         for text in ["", "of", "40", "-1mbit", "0mbit", "unlimited"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
+            assert!(text.parse::<RateLimit>().is_err(), "{text}");
         }
         assert_eq!(rate(40_000_000).to_string(), "40 Mbit/s");
         assert_eq!(
-            (Rate::Zero.to_string(), Rate::Unlimited.to_string()),
+            (RateLimit::Zero.to_string(), RateLimit::Unlimited.to_string()),
             ("0".into(), "off".into())
         );
     }
 
     #[test]
     fn rates_are_in_order() {
-        assert!(Rate::Zero < Rate::Limited(Bandwidth::MIN));
-        assert!(Rate::Limited(Bandwidth::MIN) < Rate::Limited(Bandwidth::MAX));
-        assert!(Rate::Limited(Bandwidth::MAX) < Rate::Unlimited);
+        assert!(RateLimit::Zero < RateLimit::Limited(Rate::MIN));
+        assert!(RateLimit::Limited(Rate::MIN) < RateLimit::Limited(Rate::MAX));
+        assert!(RateLimit::Limited(Rate::MAX) < RateLimit::Unlimited);
     }
 }

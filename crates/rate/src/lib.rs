@@ -1,4 +1,14 @@
-//! Rates of links.
+//! A rate in bits per second, as links have and classes of requests get: read from text, shown, and converted to bytes
+//! and times.
+//!
+//! ```
+//! use iscsi_rate::Rate;
+//!
+//! let rate: Rate = "2.5gbit".parse()?;
+//! assert_eq!(rate.bits_per_second(), 2_500_000_000);
+//! # Ok::<(), iscsi_rate::RateError>(())
+//! ```
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +16,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A rate, bits a second: 1 kbit/s to 1 Tbit/s (decimal prefixes).
+/// A rate in bits per second: 1 kbit/s to 1 Tbit/s (decimal prefixes).
+#[doc(alias("bandwidth", "throughput", "speed"))]
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Bandwidth(u64);
+pub struct Rate(u64);
 
-/// Text or a number that is no [`Bandwidth`].
+/// Text or a number that is no [`Rate`].
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
-pub enum BandwidthError {
+pub enum RateError {
     /// The text is not a number with a unit.
     #[error(
         "{0:?} is no rate; write a number with a unit: bits such as 100mbit, or bytes such as 5MB/s"
@@ -24,7 +35,7 @@ pub enum BandwidthError {
     OutOfRange,
 }
 
-impl Bandwidth {
+impl Rate {
     /// The slowest rate, 1 kbit/s.
     pub const MIN: Self = Self(1_000);
     /// The fastest rate, 1 Tbit/s.
@@ -35,15 +46,15 @@ impl Bandwidth {
     /// A rate in bits a second.
     ///
     /// # Errors
-    /// [`BandwidthError::OutOfRange`].
-    pub const fn from_bits_per_second(bits: u64) -> Result<Self, BandwidthError> {
+    /// [`RateError::OutOfRange`].
+    pub const fn from_bits_per_second(bits: u64) -> Result<Self, RateError> {
         if bits < Self::MIN.0 || bits > Self::MAX.0 {
-            return Err(BandwidthError::OutOfRange);
+            return Err(RateError::OutOfRange);
         }
         Ok(Self(bits))
     }
 
-    /// Returns the rate of `bytes` in `time`, rounded to the nearest; [`Bandwidth::MAX`] if `time`
+    /// Returns the rate of `bytes` in `time`, rounded to the nearest; [`Rate::MAX`] if `time`
     /// is zero.
     #[must_use]
     pub fn of(bytes: u64, time: Duration) -> Self {
@@ -81,15 +92,15 @@ impl Bandwidth {
     }
 }
 
-impl FromStr for Bandwidth {
-    type Err = BandwidthError;
+impl FromStr for Rate {
+    type Err = RateError;
 
     /// A number, which may have a fraction, and a unit: `bit`, `kbit`, `mbit`, `gbit` or `tbit`, in any case,
     /// where `/s` may follow; or `B/s`, `kB/s`, `MB/s`, `GB/s` (powers of 1000), `KiB/s`, `MiB/s`, `GiB/s`
     /// (powers of 1024), each with a capital B. `Mb/s` and `mbps` are refused: some mean bits by them, `tc`
     /// and others bytes.
-    fn from_str(text: &str) -> Result<Self, BandwidthError> {
-        let syntax = || BandwidthError::Syntax(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let syntax = || RateError::Syntax(text.to_owned());
         let plain = text.trim();
         let digits =
             plain.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == '/');
@@ -98,7 +109,7 @@ impl FromStr for Bandwidth {
         let number: f64 = digits.trim_end().parse().map_err(|_| syntax())?;
         let bits = number * factor;
         if !bits.is_finite() {
-            return Err(BandwidthError::OutOfRange);
+            return Err(RateError::OutOfRange);
         }
         // A float that is cast to an integer saturates: what is out of range stays out of range.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
@@ -131,7 +142,7 @@ fn bits_of(unit: &str) -> Option<f64> {
     Some(bits)
 }
 
-impl fmt::Display for Bandwidth {
+impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             1_000_000_000.. => (1_000_000_000, "Gbit/s"),
@@ -146,6 +157,11 @@ impl fmt::Display for Bandwidth {
         }
     }
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests {
@@ -166,7 +182,7 @@ mod tests {
             ("1 MiB/s", 8_388_608),
             ("0.5GiB/s", 4_294_967_296),
         ] {
-            assert_eq!(text.parse::<Bandwidth>().map(Bandwidth::bits_per_second), Ok(bits));
+            assert_eq!(text.parse::<Rate>().map(Rate::bits_per_second), Ok(bits));
         }
     }
 
@@ -176,22 +192,22 @@ mod tests {
             "", "mbit", "100", "fast", "100mb", "1e", "--3mbit", "5MB", "5Mb/s", "5mbps", "5mb/s",
             "5//s",
         ] {
-            assert_eq!(text.parse::<Bandwidth>(), Err(BandwidthError::Syntax(text.to_owned())));
+            assert_eq!(text.parse::<Rate>(), Err(RateError::Syntax(text.to_owned())));
         }
         for text in ["0mbit", "999bit", "-5mbit", "1001gbit", "NaNmbit", "1e300gbit", "infbit"] {
-            let refused = text.parse::<Bandwidth>();
+            let refused = text.parse::<Rate>();
             assert!(refused.is_err(), "{text} is {refused:?}");
         }
     }
 
     #[test]
     fn bytes_and_times_agree() {
-        let link = Bandwidth(100_000_000);
+        let link = Rate(100_000_000);
         assert_eq!(link.bytes_in(Duration::from_millis(100)), 1_250_000);
-        assert_eq!(Bandwidth::of(1_250_000, Duration::from_millis(100)), link);
-        assert_eq!(Bandwidth::of(u64::MAX, Duration::ZERO), Bandwidth::MAX);
-        assert_eq!(Bandwidth::of(0, Duration::from_secs(1)), Bandwidth::MIN);
-        assert_eq!(Bandwidth::MAX.bytes_in(Duration::MAX), u64::MAX);
+        assert_eq!(Rate::of(1_250_000, Duration::from_millis(100)), link);
+        assert_eq!(Rate::of(u64::MAX, Duration::ZERO), Rate::MAX);
+        assert_eq!(Rate::of(0, Duration::from_secs(1)), Rate::MIN);
+        assert_eq!(Rate::MAX.bytes_in(Duration::MAX), u64::MAX);
     }
 
     #[test]
@@ -203,7 +219,7 @@ mod tests {
             (1_000_000_000, "1 Gbit/s"),
             (2_500_000_000, "2.5 Gbit/s"),
         ] {
-            assert_eq!(Bandwidth(bits).to_string(), text);
+            assert_eq!(Rate(bits).to_string(), text);
         }
     }
 }

@@ -1,0 +1,120 @@
+//! What few programs set.
+
+use std::time::Duration;
+
+use iscsi_session::Offer;
+
+use crate::options::back_off::BackOff;
+use crate::options::hedge::HedgeOptions;
+use crate::options::range::MAX_TIME;
+use crate::options::socket::SocketOptions;
+
+/// Options that few programs set: [`Options::with_advanced`](crate::Options::with_advanced).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use iscsi_initiator::{Advanced, BackOff, Options};
+///
+/// let pauses = BackOff::new(Duration::from_millis(50), Duration::from_secs(2));
+/// let options = Options::default().with_advanced(Advanced::default().with_retry_pauses(pauses));
+/// # drop(options);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Advanced {
+    pub(crate) offer: Offer,
+    pub(crate) isid: Option<[u8; 3]>,
+    pub(crate) retry_pauses: BackOff,
+    pub(crate) reconnect_pauses: BackOff,
+    pub(crate) hedge: HedgeOptions,
+    pub(crate) sockets: SocketOptions,
+    pub(crate) portal_head_start: Duration,
+}
+
+impl Default for Advanced {
+    fn default() -> Self {
+        Self {
+            offer: Offer::default(),
+            isid: None,
+            retry_pauses: BackOff::new(Duration::from_millis(10), Duration::from_secs(1)),
+            reconnect_pauses: BackOff::new(Duration::from_secs(1), Duration::from_secs(5)),
+            hedge: HedgeOptions::default(),
+            sockets: SocketOptions::default(),
+            portal_head_start: Duration::from_millis(250),
+        }
+    }
+}
+
+impl Advanced {
+    /// Sets the operational parameters to propose at login (RFC 7143 §13). The options of the URL apply as well, such as
+    /// `header_digest`.
+    #[doc(alias("negotiation", "digest"))]
+    #[must_use]
+    pub const fn with_offer(mut self, offer: Offer) -> Self {
+        self.offer = offer;
+        self
+    }
+
+    /// Sets the random part of the ISIDs (RFC 7143 §11.12.5). `None`, the default, draws it. With a fixed value, the sessions
+    /// of an initiator keep their identity after a restart, which persistent reservations need. But two processes with one
+    /// name and one value end each other's sessions.
+    #[must_use]
+    pub const fn with_isid(mut self, isid: Option<[u8; 3]>) -> Self {
+        self.isid = isid;
+        self
+    }
+
+    /// Sets the pauses between retries of a command that the unit cannot take now, 10 ms to 1 s by default. They also apply
+    /// between reconnects of sessions that end soon after each other. The table in the [crate
+    /// documentation](crate#what-is-retried) lists what is retried, and
+    /// [`retry_timeout`](crate::Options::with_retry_timeout) limits for how long a [`Disk`](crate::Disk) retries.
+    #[must_use]
+    pub const fn with_retry_pauses(mut self, pauses: BackOff) -> Self {
+        self.retry_pauses = pauses;
+        self
+    }
+
+    /// Sets the pauses between attempts to reconnect a lost session of a [`Disk`](crate::Disk), 1 s to 5 s by default, and
+    /// between attempts to open something within [`open_timeout`](crate::Options::with_open_timeout). Half of each pause is
+    /// random, so that sessions which were lost together do not reconnect in step.
+    ///
+    /// The first attempt is made when the target's Time2Wait is over (RFC 7143 §7.4). Each attempt goes to the portal of the
+    /// lost session, and then to all other portals of the URL until one leads to the unit.
+    #[doc(alias("reconnect", "recovery", "backoff"))]
+    #[must_use]
+    pub const fn with_reconnect_pauses(mut self, pauses: BackOff) -> Self {
+        self.reconnect_pauses = pauses;
+        self
+    }
+
+    /// Sets when a request is sent over a second session as well.
+    #[doc(alias("hedging", "failover"))]
+    #[must_use]
+    pub const fn with_hedge(mut self, hedge: HedgeOptions) -> Self {
+        self.hedge = hedge;
+        self
+    }
+
+    /// Sets keepalive and time limits of the TCP connections, and the network interfaces to use.
+    #[doc(alias = "keepalive")]
+    #[must_use]
+    pub fn with_sockets(mut self, sockets: SocketOptions) -> Self {
+        self.sockets = sockets;
+        self
+    }
+
+    /// Sets the time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one is tried as
+    /// well, up to 1 day (RFC 8305 §5), 250 ms by default. It applies to each session, also when one is reconnected. With
+    /// zero all portals are tried concurrently.
+    #[doc(alias = "happy eyeballs")]
+    #[must_use]
+    pub const fn with_portal_head_start(mut self, head_start: Duration) -> Self {
+        self.portal_head_start = head_start;
+        self
+    }
+
+    /// `portal_head_start` within its range.
+    pub(crate) fn head_start(&self) -> Duration {
+        self.portal_head_start.min(MAX_TIME)
+    }
+}

@@ -1,0 +1,18 @@
+//! What happens when requests have waited for as long as they may.
+
+/// What a [`Disk`](crate::Disk) does when its last session could not be reconnected within
+/// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout).
+///
+/// Either way the disk ends where another attempt is of no use: the target refuses the credentials seven times over that
+/// time, the unit has another size or is another unit, or another host has fenced this host off.
+#[doc(alias = "queue_if_no_path")]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum OnRetryTimeout {
+    /// The disk ends, with all its requests.
+    #[default]
+    EndDisk,
+    /// Requests fail, both those that wait and new ones ([`Error::NotReopened`](crate::Error::NotReopened)), and the disk
+    /// continues its attempts until one succeeds. A server needs this.
+    FailRequests,
+}
