@@ -126,12 +126,12 @@ mod tests {
     #[tokio::test]
     async fn after_the_first_error_none_begins_and_those_that_have_begun_end() {
         let (begun, ended) = (Cell::new(0), Cell::new(0));
-        let futures = (0..500_u32).map(|number| {
+        let futures = (0..500_usize).map(|number| {
             begun.set(begun.get() + 1);
             let ended = &ended;
             async move {
                 // The first error is that of the last one to begin.
-                for _ in 0..WIDTH as u32 - number {
+                for _ in 0..WIDTH - number {
                     tokio::task::yield_now().await;
                 }
                 ended.set(ended.get() + 1);
