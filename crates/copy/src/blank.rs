@@ -1,10 +1,13 @@
 //! Which bytes of the destination read as zeros.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_block_device::{Device, RangeSet};
+use tokio::sync::mpsc;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 /// How long the destination may take to tell. Zeros wait for it, data do not.
@@ -72,26 +75,121 @@ impl Blank {
 }
 
 /// Which of the first bytes of a device read as zeros, as far as it tells in a moment.
+///
+/// The question in flight then goes on to its end. To drop it would abort its command, which may have been the one that
+/// received the report of a reset: the next flush would have to count writes as lost that are not.
 pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
-    let mut blank = RangeSet::new();
-    let asking = async {
+    let (tell, mut told) = mpsc::channel(1);
+    let asking = tokio::spawn(async move {
         let mut at = 0;
-        while at < len && blank.len() < MAX_RANGES {
+        while at < len {
             let Ok(extents) = device.extents(at, len - at).await else { return };
             let Some(last) = extents.last() else { return };
             at = last.end();
+            if tell.send(extents).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut blank = RangeSet::new();
+    let hearing = async {
+        while blank.len() < MAX_RANGES {
+            let Some(extents) = told.recv().await else { return asking.await };
             let zeros = extents.iter().filter(|extent| extent.state.reads_zeros());
             blank.extend(zeros.map(|extent| extent.offset..extent.end()));
         }
+        Ok(())
     };
     // What is not known by then is made zero.
-    _ = timeout(ASKING, asking).await;
+    let ended = timeout(ASKING, hearing).await.unwrap_or(Ok(()));
+    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+        resume_unwind(panic);
+    }
     blank
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::{Bytes, BytesMut};
+    use iscsi_block_device::{DeviceFuture, DeviceLimits, Extent, ExtentState};
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    /// A device without data that answers each question about it by one extent of 10 bytes, when it may.
+    #[derive(Debug)]
+    struct Slow {
+        answers: Semaphore,
+        /// How many questions were dropped before their answers.
+        dropped: AtomicUsize,
+    }
+
+    /// A question in flight.
+    struct Question<'a> {
+        device: &'a Slow,
+        is_answered: bool,
+    }
+
+    impl Drop for Question<'_> {
+        fn drop(&mut self) {
+            let count = usize::from(!self.is_answered);
+            self.device.dropped.fetch_add(count, Ordering::SeqCst);
+        }
+    }
+
+    impl Device for Slow {
+        fn capacity(&self) -> u64 {
+            1000
+        }
+
+        fn limits(&self) -> DeviceLimits {
+            DeviceLimits::default()
+        }
+
+        fn read_into(&self, _: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
+            Box::pin(async { Ok(buffer) })
+        }
+
+        fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn flush(&self) -> DeviceFuture<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn extents(&self, offset: u64, _: u64) -> DeviceFuture<'_, Vec<Extent>> {
+            Box::pin(async move {
+                let mut question = Question { device: self, is_answered: false };
+                self.answers.acquire().await.map_err(io::Error::other)?.forget();
+                question.is_answered = true;
+                Ok(vec![Extent::new(offset, 10, ExtentState::Deallocated)])
+            })
+        }
+    }
+
+    /// Asks a device that gives this number of answers in time.
+    async fn ask_slow(answers: usize) -> (RangeSet, Arc<Slow>) {
+        let slow = Slow { answers: Semaphore::new(answers), dropped: AtomicUsize::new(0) };
+        let slow = Arc::new(slow);
+        (ask(slow.clone(), 1000).await, slow)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_takes_too_long_goes_on_to_its_end_and_is_the_last_one() {
+        let (found, slow) = ask_slow(3).await;
+        assert_eq!(found, (0..30).into());
+        slow.answers.add_permits(100);
+        while Arc::strong_count(&slow) > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(slow.dropped.load(Ordering::SeqCst), 0, "its command would be aborted");
+        assert_eq!(slow.answers.available_permits(), 99);
+        assert_eq!(ask_slow(100).await.0, (0..1000).into());
+    }
 
     #[test]
     fn an_answer_says_nothing_of_what_is_written_meanwhile() {

@@ -52,7 +52,8 @@ impl Control {
         self.order() == Order::Pause
     }
 
-    /// Ends the copy in order: requests in flight go on to their end, and what was written is flushed.
+    /// Ends the copy in order: writes in flight are completed, and what was written is flushed. Reads in flight are given
+    /// up.
     pub fn cancel(&self) {
         self.give(Order::Cancel);
     }

@@ -9,6 +9,7 @@ mod long_reads;
 mod long_writes;
 mod looks;
 mod many_requests;
+mod parts;
 mod path_model;
 mod path_mtu;
 mod session_count;

@@ -83,7 +83,8 @@ impl TrafficClass {
 
     /// Refuses all later requests of this handle, and those that wait, with
     /// [`Error::ClassClosed`](crate::Error::ClassClosed). This cannot be undone. Requests in flight
-    /// are completed, and flushes still pass.
+    /// are completed, and flushes still pass. A request that is sent as several commands returns when
+    /// those in flight are completed.
     pub fn close(&self) {
         self.turn(Passage::Closed);
     }

@@ -447,7 +447,9 @@ impl Disk {
             let head = self.edge(blocks.start..range.start, blocks.start);
             let last = blocks.end - u64::from(self.block_size());
             let tail = self.edge(range.end..blocks.end, last);
-            tokio::try_join!(head, tail)
+            // Both end, also where one fails: a read that is dropped would be aborted.
+            let (head, tail) = tokio::join!(head, tail);
+            Ok((head?, tail?))
         })
     }
 

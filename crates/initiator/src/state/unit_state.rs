@@ -165,6 +165,13 @@ impl Listener {
 
     /// The command has ended. A status that does not come may have told of a reset, which the unit does
     /// not tell again. Says whether the unit may be another one from now on.
+    ///
+    /// What was never sent has received no report. What was aborted in order may have: a unit attention is cleared when it is
+    /// reported with CHECK CONDITION (SAM-5 §5.14), and some targets, such as tgt, clear it and then take the status back with
+    /// the task. Where the target sends each status that it has, the status comes before the answer to the abort (RFC 7143
+    /// §11.6), the task ends with it, and all is known. No question to the unit can tell the two apart afterwards, so nothing
+    /// is aborted where its end can be waited for: in a request of several commands of which one fails
+    /// (`handles/disk/join.rs`), in a copy that is cancelled.
     pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) -> bool {
         let doubts = &self.unit.doubts;
         match result {

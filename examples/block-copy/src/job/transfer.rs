@@ -119,8 +119,8 @@ impl Job<'_> {
     }
 }
 
-/// Runs a copy. Once it shall stop, what waits for its rate is given up; what is under way may end and be
-/// flushed, if that takes no more than a moment.
+/// Runs a copy. When it is to stop, requests that wait for their rate are refused; those in flight are completed and flushed,
+/// unless that takes more than a moment: none is aborted, since the flush would have to count writes as lost then.
 async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
     let control = copy.control();
     let mut running = pin!(copy.run());

@@ -33,6 +33,7 @@ mod sessions;
 mod share;
 mod side_files;
 mod sparse;
+mod stop;
 mod support;
 mod unreadable;
 mod verify;

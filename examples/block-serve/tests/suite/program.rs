@@ -16,6 +16,7 @@ use iscsi_examples_common::named_units;
 use iscsi_testkit::config::{Chap, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::Access;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -116,6 +117,32 @@ async fn ends_in_order_by(name: &str) {
     let violations = server.with(|target| target.violations().to_vec());
     assert!(violations.is_empty(), "{violations:?}");
     assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+/// A write that is aborted may have received the report of a reset, so that the flush would count all of them as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_aborts_no_write_in_flight() {
+    let (server, disk, url) = target().await;
+    let socket = socket("in-flight");
+    let (child, lines, _) = started(&url, &socket, &["--sessions", "1"]);
+    let slow = Fault::delay(.., Duration::from_millis(300)).on_access(Access::Write);
+    server.with(|target| target.config_mut().faults.push(slow));
+    let client = client(&socket).await;
+    let data = Bytes::from(vec![7; 4 << 20]);
+    let pages = vec![data.clone()];
+    let writing = tokio::spawn(async move { client.write_at(0, pages).await });
+    let in_flight = async {
+        while server.with(|target| target.active_tasks()) == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    soon(in_flight).await;
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    writing.await.unwrap().unwrap();
+    assert_eq!((status, &end["complete"]), (Some(0), &true.into()), "{end}");
+    assert!(disk.holds(0, &data));
+    assert_eq!(server.with(|target| target.functions_carried_out()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,9 @@
-//! Many futures at once, with a limit.
+//! The parts of one request, concurrently, with a limit.
+//!
+//! When a part fails, those in flight go on to their ends, and the request ends after them. To drop them would abort
+//! their commands, and a command that is aborted may have been the one that received the report of a reset: the next flush
+//! would have to count writes as lost that are not (`state/unit_state.rs`). A request that fails takes no longer than one
+//! that succeeds, and when it has ended, nothing of it is in flight.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,8 +12,8 @@ use std::task::{Context, Poll};
 /// Maximum number of concurrent futures: enough to fill a link, and few enough to poll each at every wake.
 pub(crate) const WIDTH: usize = 64;
 
-/// Runs futures, some at a time in their order, to their end or the first error, and gives their
-/// results in order. At an error the others are dropped.
+/// Runs futures to their ends, some at a time in their order, and gives their results in order. After an error no
+/// further one begins, and the first error is returned when all that have begun have ended.
 pub(crate) async fn try_join_all<F, T, E>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -25,32 +30,37 @@ pub(crate) async fn try_join<F, T, E>(
 where
     F: Future<Output = Result<T, E>>,
 {
-    let mut crowd =
-        Crowd { width, waiting: futures.into_iter(), running: Vec::new(), results: Vec::new() };
+    let waiting = futures.into_iter();
+    let (running, results) = (Vec::new(), Vec::new());
+    let mut crowd = Crowd { width, waiting, running, results, failure: None };
     poll_fn(|context| crowd.poll(context)).await?;
     Ok(crowd.results.into_iter().flatten().collect())
 }
 
-struct Crowd<I, F, T> {
+struct Crowd<I, F, T, E> {
     width: usize,
     waiting: I,
     /// Futures with the place of their result.
     running: Vec<(usize, Pin<Box<F>>)>,
     results: Vec<Option<T>>,
+    /// The first error.
+    failure: Option<E>,
 }
 
-impl<I, F, T, E> Crowd<I, F, T>
+impl<I, F, T, E> Crowd<I, F, T, E>
 where
     I: Iterator<Item = F>,
     F: Future<Output = Result<T, E>>,
 {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), E>> {
         loop {
-            self.start();
-            if self.running.is_empty() {
-                return Poll::Ready(Ok(()));
+            if self.failure.is_none() {
+                self.start();
             }
-            if !self.poll_running(context)? {
+            if self.running.is_empty() {
+                return Poll::Ready(self.failure.take().map_or(Ok(()), Err));
+            }
+            if !self.poll_running(context) {
                 return Poll::Pending;
             }
         }
@@ -65,10 +75,9 @@ where
     }
 
     /// Polls each future once; says whether any has ended.
-    fn poll_running(&mut self, context: &mut Context<'_>) -> Result<bool, E> {
+    fn poll_running(&mut self, context: &mut Context<'_>) -> bool {
         let before = self.running.len();
-        let mut failure = None;
-        let results = &mut self.results;
+        let (results, failure) = (&mut self.results, &mut self.failure);
         self.running.retain_mut(|(place, future)| match future.as_mut().poll(context) {
             Poll::Pending => true,
             Poll::Ready(Ok(value)) => {
@@ -82,7 +91,7 @@ where
                 false
             }
         });
-        failure.map_or(Ok(self.running.len() < before), Err)
+        self.running.len() < before
     }
 }
 
@@ -113,15 +122,23 @@ mod tests {
         assert_eq!(most.get(), WIDTH);
     }
 
+    /// A command that is dropped would be aborted.
     #[tokio::test]
-    async fn the_first_error_ends_it() {
-        let futures = (0..5u32).map(|number| async move {
-            if number == 3 {
-                return Err("three");
+    async fn after_the_first_error_none_begins_and_those_that_have_begun_end() {
+        let (begun, ended) = (Cell::new(0), Cell::new(0));
+        let futures = (0..500_usize).map(|number| {
+            begun.set(begun.get() + 1);
+            let ended = &ended;
+            async move {
+                // The first error is that of the last one to begin.
+                for _ in 0..WIDTH - number {
+                    tokio::task::yield_now().await;
+                }
+                ended.set(ended.get() + 1);
+                if number < 3 || number == 63 { Err(number) } else { Ok(number) }
             }
-            std::future::pending::<()>().await;
-            Ok(number)
         });
-        assert_eq!(try_join_all(futures).await, Err("three"));
+        assert_eq!(try_join_all(futures).await, Err(63));
+        assert_eq!((begun.get(), ended.get()), (WIDTH, WIDTH));
     }
 }

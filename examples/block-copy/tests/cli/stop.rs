@@ -1,0 +1,61 @@
+//! A copy that is stopped while its writes are in flight: they are completed and flushed, and none of them is aborted.
+
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::control::connect;
+use crate::support::{Folder, Rig, ends, pattern, program, signal, until};
+
+/// A write of this length has three parts at the limit of 20 Mbit/s.
+const IO: usize = 256 << 10;
+const LEN: usize = 16 * IO;
+/// Longer than a part of a write waits for its rate, so that one is in flight while others wait.
+const FAR: Duration = Duration::from_millis(150);
+
+/// A copy from a pipe that stays open, with messages for people.
+fn start(rig: &Rig, options: &[&str]) -> Child {
+    let url = rig.url();
+    let ends = ["-", &url, "--io-size", "256k", "--sessions", "1", "--progress", "plain"];
+    let mut command = program(&[&ends[..], options].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A write that is aborted may have received the report of a reset, so that the flush would count all of them as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_in_flight_are_completed_and_none_is_aborted() {
+    let limit = ["--rate-limit", "20mbit"];
+    for (options, is_paused, name) in [
+        (&[][..], false, "-INT"),
+        (&[][..], true, "-TERM"),
+        (&limit[..], false, "-INT"),
+        (&limit[..], true, "-TERM"),
+    ] {
+        let case = format!("{options:?}, {is_paused}, {name}");
+        let rig = Rig::start_far(512, LEN as u64, FAR).await;
+        let folder = Folder::new();
+        let socket = folder.path("control");
+        let mut child = start(&rig, &[options, &["--control", &socket]].concat());
+        let mut orders = connect(&socket).await;
+        let mut input = child.stdin.take().unwrap();
+        let writing = std::thread::spawn(move || {
+            // The program ends before it has read all of it.
+            drop(input.write_all(&pattern(LEN)));
+            input
+        });
+        until(&mut child, || rig.written() > 0).await;
+        if is_paused {
+            orders.give("pause");
+        }
+        signal(&child, name);
+        let output = ends(child).await;
+        drop(writing.join().unwrap());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{case}: {said}");
+        assert!(said.contains("were written and flushed"), "{case}: {said}");
+        assert!(!said.contains("lost"), "{case}: {said}");
+        assert_eq!(rig.server.with(|target| target.functions_carried_out()), 0, "{case}");
+        assert_eq!(rig.server.with(|target| target.sessions()), 0, "{case}");
+        rig.assert_clean();
+    }
+}
