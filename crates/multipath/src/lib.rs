@@ -5,5 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+pub mod paths;
+pub mod requests;
 
 pub use ids::PathId;

@@ -16,9 +16,9 @@ use tokio::time::{Instant, timeout};
 use crate::error::{Error, of_blocks};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::{PathId, Requirements};
 use crate::multipath::report::{Report, Wait};
 use crate::unit::retry::{Pauses, answer_of};
+use iscsi_multipath::paths::Requirements;
 
 /// After this many losses in a row a request is sent alone.
 const SUSPECT: u32 = 3;
@@ -92,12 +92,16 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         self.access_changes = access_changes;
     }
 
-    /// The port of a path has refused it. Says whether it goes over another one at once: not where none serves the
-    /// unit, and not for ever where each port that is said to serve it refuses.
-    pub(super) fn goes_elsewhere(&mut self, path: PathId) -> bool {
-        let failures = self.failures();
-        failures.refusals += 1;
-        failures.refusals < MAX_REFUSALS && self.paths.others_serve(path)
+    /// Whether another port is tried immediately if one refuses the request: not for ever where each port that is said to
+    /// serve the unit refuses.
+    pub(super) fn refusals_left(&self) -> bool {
+        let refusals = self.failures.as_deref().map_or(0, |failures| failures.refusals);
+        refusals + 1 < MAX_REFUSALS
+    }
+
+    /// A port has refused the request.
+    pub(super) fn count_refusal(&mut self) {
+        self.failures().refusals += 1;
     }
 
     /// What the request asks of its path.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use iscsi_multipath::paths::hedge::HedgePolicy;
+
 use crate::options::range::MAX_TIME;
 use crate::options::setters::setters;
 
@@ -58,20 +60,11 @@ impl LatenessOptions {
             unknown: time(self.unknown),
         }
     }
+}
 
-    /// After how long a request is late that the best other session takes so long for.
-    pub(crate) fn late(&self, other: Option<Duration>) -> Duration {
-        other.map_or(self.unknown, |other| other.max(self.min_late))
-    }
-
-    /// After how long one is stuck on a session that takes so long for nearly every other.
-    pub(crate) fn stuck(&self, usual: Option<Duration>) -> Duration {
-        let limit = |usual: Duration| usual.saturating_mul(self.stuck_factor).max(self.min_stuck);
-        usual.map_or(self.unknown, limit)
-    }
-
-    /// Before that none is, wherever it goes.
-    pub(crate) fn least_stuck(&self) -> Duration {
-        self.min_stuck.min(self.unknown)
+impl From<&LatenessOptions> for HedgePolicy {
+    fn from(options: &LatenessOptions) -> Self {
+        let LatenessOptions { min_late, min_stuck, stuck_factor, unknown } = options.in_range();
+        Self { min_late, min_stuck, stuck_factor, unknown }
     }
 }
