@@ -6,6 +6,7 @@
 
 mod ids;
 pub mod paths;
+pub mod ranges;
 pub mod requests;
 
 pub use ids::PathId;
