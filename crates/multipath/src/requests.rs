@@ -2,3 +2,4 @@
 
 pub mod disposition;
 pub mod end;
+pub mod history;

@@ -129,7 +129,7 @@ impl<C: Carrier> Paths<C> {
     ) -> Result<Option<Charge>, Error> {
         let begun = Instant::now();
         let charge = self.pass(len).await;
-        attempts.waited_in_class(begun.elapsed());
+        attempts.waited_in_class(begun);
         charge.map_err(|end| attempts.end(end))
     }
 }
