@@ -8,5 +8,6 @@ mod ids;
 pub mod paths;
 pub mod ranges;
 pub mod requests;
+mod slab;
 
 pub use ids::PathId;

@@ -72,6 +72,11 @@ impl PathSelector {
         !self.paths.iter().any(|path| path.id != id && !path.is_closing)
     }
 
+    /// Returns whether there is no other path, closed or not.
+    pub fn is_only(&self, id: PathId) -> bool {
+        self.paths.iter().all(|path| path.id == id)
+    }
+
     /// Opens closed paths again where only closed ones are left: they must do until another one comes.
     pub fn reopen_if_none_is_left(&mut self) {
         if self.paths.iter().all(|path| path.is_closing) {
@@ -305,6 +310,12 @@ mod tests {
     const ANY: Requirements = Requirements { avoid: None, is_alone: false };
     const ALONE: Requirements = Requirements { avoid: None, is_alone: true };
 
+    /// All times are counted from it.
+    #[expect(clippy::disallowed_methods, reason = "some time to count from")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
     /// A link that serves its requests one after the other, and answers a latency later.
     #[derive(Clone, Copy)]
     struct Link {
@@ -326,7 +337,7 @@ mod tests {
 
     /// Moves `count` requests over the links, with as many in the queue as the caller has at once.
     fn run(links: &[Link], count: u64, depth: u64, room: Credit) -> Outcome {
-        let start = Instant::now();
+        let start = start();
         let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
         (0u32..).zip(links).for_each(|(id, _)| selector.add(PathId(id), room));
         let mut free_at = vec![start; links.len()];
@@ -452,7 +463,7 @@ mod tests {
 
     #[test]
     fn one_request_goes_whatever_its_length() {
-        let now = Instant::now();
+        let now = start();
         let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
         selector.add(PathId(0), Credit { bytes: 1000, requests: 0 });
         assert_eq!(selector.pick(1 << 30, ANY, now), Some(PathId(0)));
@@ -463,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_path_that_closes_takes_nothing_more() {
-        let now = Instant::now();
+        let now = start();
         let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
         selector.add(PathId(0), ROOM);
         selector.add(PathId(1), ROOM);
@@ -476,7 +487,7 @@ mod tests {
 
     #[test]
     fn where_the_unit_takes_no_requests_others_come_first() {
-        let now = Instant::now();
+        let now = start();
         let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
         selector.add(PathId(0), ROOM);
         selector.add(PathId(1), ROOM);
@@ -500,7 +511,7 @@ mod tests {
 
     #[test]
     fn requests_go_to_the_best_ports_and_to_no_others() {
-        let now = Instant::now();
+        let now = start();
         let mut selector = selector(3);
         selector.set_access(PathId(0), access(AccessState::ActiveNonOptimized));
         selector.set_access(PathId(1), access(AccessState::Standby));
@@ -522,7 +533,7 @@ mod tests {
 
     #[test]
     fn a_path_that_does_not_answer_comes_last_until_it_does() {
-        let start = Instant::now();
+        let start = start();
         let mut selector = selector(2);
         selector.set_access(PathId(1), access(AccessState::ActiveNonOptimized));
         let first = selector.take(PathId(0), LEN, ANY, true, start).unwrap();
@@ -547,7 +558,7 @@ mod tests {
 
     #[test]
     fn a_request_that_wants_to_be_alone_is() {
-        let now = Instant::now();
+        let now = start();
         let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
         selector.add(PathId(0), ROOM);
         let permit = selector.take(PathId(0), LEN, ANY, true, now).unwrap();
@@ -566,7 +577,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_asks_little_does_not_make_a_path_look_slow() {
-        let start = Instant::now();
+        let start = start();
         let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
         selector.add(PathId(0), ROOM);
         for n in 0..100 {

@@ -97,11 +97,22 @@ pub enum Limit {
 pub const fn dispose(end: End, scope: Scope, facts: &Facts) -> Disposition {
     match end {
         End::Good => Disposition::Complete,
-        End::Attention if facts.attentions_left => Disposition::RetryImmediately,
         End::Withdrawn => Disposition::RetryImmediately,
+        End::Attention if facts.attentions_left => Disposition::RetryImmediately,
         End::UnknownCommand if facts.can_shorten => Disposition::RetryShorter,
         End::ReservationConflict => Disposition::FailByReservation,
-        _ => match scope {
+        End::Attention | End::UnknownCommand | End::Refused | End::NoAnswer => Disposition::Fail,
+        End::Busy
+        | End::TaskAborted
+        | End::BecomingReady
+        | End::Port(_)
+        | End::InvalidField
+        | End::AbortedCommand
+        | End::Damaged
+        | End::TimedOut
+        | End::ConnectionLost
+        | End::SessionLost
+        | End::OtherUnit => match scope {
             Scope::Disk => of_disk(end, facts),
             Scope::Unit => of_unit(end, facts),
         },
@@ -109,14 +120,14 @@ pub const fn dispose(end: End, scope: Scope, facts: &Facts) -> Disposition {
 }
 
 const fn of_unit(end: End, facts: &Facts) -> Disposition {
-    match end {
-        End::Port(AccessState::Transitioning) if facts.transition_left => {
-            Disposition::Pause(Limit::Transition)
-        }
-        End::Busy | End::BecomingReady | End::AbortedCommand if facts.pauses_left => {
-            Disposition::Pause(Limit::Pauses)
-        }
-        _ => Disposition::Fail,
+    let is_changing = matches!(end, End::Port(AccessState::Transitioning));
+    let passes = matches!(end, End::Busy | End::BecomingReady | End::AbortedCommand);
+    if is_changing && facts.transition_left {
+        Disposition::Pause(Limit::Transition)
+    } else if passes && facts.pauses_left {
+        Disposition::Pause(Limit::Pauses)
+    } else {
+        Disposition::Fail
     }
 }
 
@@ -124,34 +135,39 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     if refuses_by_port(end, facts) && facts.refusals_left && facts.others_serve {
         return Disposition::Failover;
     }
-    match end {
-        End::Busy | End::TaskAborted | End::BecomingReady | End::TimedOut => {
-            Disposition::Pause(Limit::RetryTimeout)
-        }
-        // The port is about to serve the unit, or not.
-        End::Port(AccessState::Transitioning) => Disposition::Pause(Limit::RetryTimeout),
-        End::AbortedCommand | End::Damaged => Disposition::Pause(Limit::AbortedTimeout),
-        End::Port(_) | End::OtherUnit if awaits_port(facts) => {
-            Disposition::Pause(Limit::RetryTimeout)
-        }
-        End::Port(AccessState::Standby | AccessState::Unavailable) | End::OtherUnit
-            if facts.has_other_path =>
-        {
-            Disposition::SetPathAside
-        }
-        End::SessionLost | End::ConnectionLost => Disposition::NextPath,
-        _ => Disposition::Fail,
+    if matches!(end, End::SessionLost | End::ConnectionLost) {
+        return Disposition::NextPath;
     }
+    // A port that changes its state is about to serve the unit, or not.
+    let passes = matches!(
+        end,
+        End::Busy
+            | End::TaskAborted
+            | End::BecomingReady
+            | End::TimedOut
+            | End::Port(AccessState::Transitioning)
+    );
+    let is_of_path = matches!(end, End::Port(_) | End::OtherUnit);
+    if passes || is_of_path && awaits_port(facts) {
+        return Disposition::Pause(Limit::RetryTimeout);
+    }
+    if matches!(end, End::AbortedCommand | End::Damaged) {
+        return Disposition::Pause(Limit::AbortedTimeout);
+    }
+    // LOGICAL UNIT OFFLINE may be about the unit itself.
+    let is_useless = is_of_path && !matches!(end, End::Port(AccessState::Offline));
+    if is_useless && facts.has_other_path {
+        return Disposition::SetPathAside;
+    }
+    Disposition::Fail
 }
 
 /// Whether the port has refused the command, where the unit reports the states of its ports.
 pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
-    match end {
-        End::Port(_) => facts.follows_access,
-        // A port that answers so to what the unit knows is out of use, if another one takes it.
-        End::InvalidField => facts.follows_access && facts.is_plain && facts.others_serve,
-        _ => false,
-    }
+    let is_refused = matches!(end, End::Port(_));
+    // A port that answers so to what the unit knows is out of use, if another one takes it.
+    let is_senseless = matches!(end, End::InvalidField) && facts.is_plain && facts.others_serve;
+    facts.follows_access && (is_refused || is_senseless)
 }
 
 /// Whether a port that serves the unit may come, while none does.

@@ -107,7 +107,11 @@ impl End {
             TaskError::TimedOut => Self::TimedOut,
             TaskError::DataDigest
             | TaskError::Rejected { reason: RejectReason::DATA_DIGEST_ERROR, .. } => Self::Damaged,
-            _ => Self::NoAnswer,
+            TaskError::Aborted
+            | TaskError::TargetFailure(_)
+            | TaskError::DataMissing { .. }
+            | TaskError::Rejected { .. }
+            | _ => Self::NoAnswer,
         }
     }
 }

@@ -206,6 +206,12 @@ mod tests {
     const PAUSES: Pauses = Pauses { first: Duration::from_millis(10), max: Duration::from_secs(1) };
     const MINUTE: Duration = Duration::from_secs(60);
 
+    /// All times are counted from it.
+    #[expect(clippy::disallowed_methods, reason = "some time to count from")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
     #[test]
     fn pauses_double_up_to_their_limit() {
         let pauses = [0, 1, 2, 6, 7, 100, u32::MAX].map(|count| PAUSES.after(count));
@@ -214,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_request_is_held_as_long_as_its_limits_allow() {
-        let start = Instant::now();
+        let start = start();
         let mut history = History::<()>::default();
         let (mut now, mut waited) = (start, Duration::ZERO);
         while let Some(pause) = history.pause(PAUSES, MINUTE, MINUTE, now) {
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_time_in_the_class_does_not_count() {
-        let start = Instant::now();
+        let start = start();
         let mut history = History::<()>::default();
         assert!(history.pause(PAUSES, MINUTE, MINUTE, start).is_some());
         history.waited_in_class(MINUTE * 2);
@@ -289,7 +295,7 @@ mod tests {
             refused += 1;
         }
         assert_eq!(refused, MAX_REFUSALS - 1);
-        assert!(history.pause(PAUSES, MINUTE, MINUTE, Instant::now()).is_some());
+        assert!(history.pause(PAUSES, MINUTE, MINUTE, start()).is_some());
         assert!(history.refusals_left());
     }
 }
