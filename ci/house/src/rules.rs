@@ -10,7 +10,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/rate", &[]),
     ("crates/tuner", &["crates/rate"]),
     ("crates/shaper", &["crates/rate"]),
-    ("crates/multipath", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
+    ("crates/multipath", &["crates/pdu", "crates/session", "crates/rate", "crates/tuner"]),
     (
         "crates/initiator",
         &[

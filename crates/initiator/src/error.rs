@@ -15,6 +15,8 @@ mod session;
 use std::io;
 use std::ops::Range;
 
+use iscsi_multipath::paths::access::Access;
+use iscsi_multipath::requests::end::End;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
@@ -402,9 +404,31 @@ impl Error {
 
     /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
     pub(crate) fn may_be_of_port(&self) -> bool {
-        self.sense().is_some_and(|sense| {
-            sense::state_of_port(sense).is_some() || sense::is_senseless(sense)
-        })
+        self.refusing_port().or_else(|| self.suspected_port()).is_some()
+    }
+
+    /// The end of an attempt that this error stands for.
+    pub(crate) fn end(&self) -> End {
+        match self {
+            Self::CheckCondition { sense, .. } => End::of_sense(sense),
+            Self::Status { status, .. } => End::of_status(*status, None),
+            Self::Task { cause, .. } => End::of_failure(cause),
+            Self::Session(_) | Self::Closed => End::SessionLost,
+            Self::DifferentUnits { .. }
+            | Self::UnprovenUnit { .. }
+            | Self::BlockSizeChanged { .. } => End::OtherUnit,
+            _ => End::Refused,
+        }
+    }
+
+    /// The state of a port that refused the command because of it.
+    pub(crate) fn refusing_port(&self) -> Option<Access> {
+        self.sense().and_then(Access::refused)
+    }
+
+    /// The state of a port, if nothing else explains why a command was refused that every disk knows.
+    pub(crate) fn suspected_port(&self) -> Option<Access> {
+        self.sense().and_then(Access::suspected)
     }
 
     /// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).

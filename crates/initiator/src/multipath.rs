@@ -11,7 +11,6 @@
 //! ends goes to the others; and a request that is late on one is sent over another as well when
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
-pub(crate) mod access;
 mod access_watch;
 mod attempts;
 pub(crate) mod back_off;
@@ -23,6 +22,7 @@ mod confirmation;
 pub(crate) mod credential_tries;
 mod discovery_pace;
 pub(crate) mod dispatch;
+mod disposition;
 mod duplicate;
 pub(crate) mod event;
 mod execute;
@@ -31,7 +31,6 @@ mod flush;
 mod flush_watch;
 mod idle_poll;
 mod in_use;
-pub(crate) mod lane;
 mod left_behind;
 mod life;
 mod lost_sessions;
@@ -53,7 +52,6 @@ pub(crate) mod report;
 mod request_length;
 mod review_pace;
 pub(crate) mod samples;
-mod schedule;
 mod shaping;
 mod shared_link;
 mod silence;

@@ -5,5 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+pub mod paths;
+pub mod ranges;
+pub mod requests;
+mod slab;
 
 pub use ids::PathId;

@@ -36,7 +36,6 @@ use crate::unit::logical_unit::LogicalUnit;
 
 use crate::multipath::carrier::Answered;
 use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
 use crate::multipath::report::Report;
@@ -47,6 +46,7 @@ use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
 use crate::state::profile::Profile;
 use crate::unit::transfer::{Expected, Transfer};
+use iscsi_multipath::paths::Credit;
 
 /// A logical unit as an array of bytes.
 ///
@@ -111,7 +111,7 @@ impl Disk {
         report.settle_for_one("a disk of one session");
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
-        let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
+        let paths = Paths::new(path, Credit::UNLIMITED, budget, policy, Arc::clone(&report));
         let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
         unit.state().unflushed.flush_with(flushes);
         Self {

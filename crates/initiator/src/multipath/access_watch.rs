@@ -9,15 +9,15 @@ use iscsi_pdu::scsi::TargetPortGroups;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::multipath::access::{Access, Rank};
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::options::back_off::BackOff;
 use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
 use crate::unit::execute::is_refused;
 use crate::unit::port_groups::TargetPort;
 use crate::unit::retry::Pauses;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::access::{Access, Priority};
 
 /// Time between two looks at the states while some ports are worse than others, or not in use: a change for the better
 /// is told to those sessions alone that would gain by it.
@@ -185,7 +185,7 @@ impl AccessWatch {
     /// from others: LIO takes a single port offline, and its group stays what it was. Otherwise a path that has never told
     /// to which port it leads would count as the best for good, so it is asked again, but for one that does not know the question.
     pub(super) fn refused(&mut self, id: PathId, error: &Error) {
-        if let Some(access) = Access::refused(error) {
+        if let Some(access) = error.refusing_port() {
             self.refusing.insert(id, access);
         } else if !self.groups.contains_key(&id) && !is_refused(error) {
             self.again.insert(id, Instant::now() + self.pauses_again.next());
@@ -237,9 +237,9 @@ impl AccessWatch {
 
     /// When to look again, by what the ports of all paths do.
     pub(super) fn plan(&mut self, all: &[Access]) {
-        let ranks: BTreeSet<Rank> = all.iter().map(|access| access.rank()).collect();
+        let ranks: BTreeSet<Priority> = all.iter().map(|access| access.priority()).collect();
         let interval = if all.iter().any(|access| access.serves()) {
-            let is_even = ranks.len() < 2 && ranks.first() <= Some(&Access::UNKNOWN.rank());
+            let is_even = ranks.len() < 2 && ranks.first() <= Some(&Access::UNKNOWN.priority());
             (!is_even).then_some(INTERVAL)
         } else {
             Some(INTERVAL_IN_NEED)

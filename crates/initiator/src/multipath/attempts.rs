@@ -1,81 +1,35 @@
-//! What a request has been through, and whether it is worth another try.
-//!
-//! What a unit does not take now is tried again as long as patience lasts. What was under way on a
-//! session that ended goes to the next one, however often that happens, unless it is the request
-//! itself that ends sessions. Of many that were under way the guilty one is not known; so whoever was
-//! there a few times in a row is sent with nothing else on its session. Who then ends several in a
-//! row is guilty, if sessions do not end without him too: on a line that drops by itself it takes
-//! more to prove it.
+//! The attempts of one request of a disk: what it has been through ([`History`]), what is reported of it, and its pauses.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::paths::Requirements;
+use iscsi_multipath::requests::history::{AfterLoss, History, Pauses};
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, of_blocks};
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::{PathId, Requirements};
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::report::{Report, Wait};
-use crate::unit::retry::{Pauses, answer_of};
+use crate::unit::retry::answer_of;
 
-/// After this many losses in a row a request is sent alone.
-const SUSPECT: u32 = 3;
-/// After this many losses while alone it fails with `EndsSessions`.
-const GUILTY: u32 = 5;
-/// Each unexplained loss raises that limit by this.
-const DOUBT: u32 = 3;
-/// The limit is raised by this at most.
-const MAX_DOUBT: u32 = 15;
-/// More losses than this in a row are never worth another try.
-const MAX_LOSSES: u32 = 100;
-/// Number of ports in a row that refuse a request before it pauses.
-const MAX_REFUSALS: u32 = 8;
-
-/// What one request has been through.
+/// The attempts of one request.
 pub(super) struct Attempts<'a, C: Carrier> {
     paths: &'a Paths<C>,
-    /// How often a port had been found in another state when the last try began.
+    /// How often a port had been found in another state when the last attempt began.
     access_changes: u64,
     /// How the attempts before have failed; most requests succeed at the first attempt.
     failures: Option<Box<Failures>>,
 }
 
-/// How the tries of a request have failed.
 #[derive(Default)]
 struct Failures {
-    /// The last error after which it may have been executed.
-    executed: Option<Error>,
-    /// The unit did not take it.
-    held: Option<Held>,
-    /// Sessions that were lost under it, whether or not it had been sent.
-    losses: u32,
-    suspicion: Suspicion,
-    /// Ports that have refused it in a row, without a pause between them.
-    refusals: u32,
-    /// The report of the suspicion.
-    wait: Option<Wait>,
-}
-
-struct Held {
-    since: Instant,
-    /// The limit that counts now, and since when it does.
-    limit: Duration,
-    limit_since: Instant,
-    pauses: Pauses,
-    wait: Wait,
-}
-
-/// Whether a request is what ends the sessions that it is sent over.
-#[derive(Debug, Default)]
-struct Suspicion {
-    /// Sessions that it had been sent over.
-    losses: u32,
-    /// Number of those where nothing else was in flight.
-    alone: u32,
-    /// Sessions that had been lost without a suspect alone on them, before it was.
-    plain_losses: u64,
+    history: History<Error>,
+    /// The unit does not take the request: the report, and the limit that it names.
+    held: Option<(Wait, Duration)>,
+    /// The report of the suspicion that the request ends sessions.
+    suspicion: Option<Wait>,
 }
 
 impl<'a, C: Carrier> Attempts<'a, C> {
@@ -87,87 +41,82 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         self.failures.get_or_insert_default()
     }
 
-    /// A try begins, and a port had been found in another state so often.
+    fn history(&self) -> Option<&History<Error>> {
+        self.failures.as_deref().map(|failures| &failures.history)
+    }
+
+    /// An attempt begins, and a port had been found in another state this often.
     pub(super) const fn begin(&mut self, access_changes: u64) {
         self.access_changes = access_changes;
     }
 
-    /// The port of a path has refused it. Says whether it goes over another one at once: not where none serves the
-    /// unit, and not for ever where each port that is said to serve it refuses.
-    pub(super) fn goes_elsewhere(&mut self, path: PathId) -> bool {
-        let failures = self.failures();
-        failures.refusals += 1;
-        failures.refusals < MAX_REFUSALS && self.paths.others_serve(path)
+    /// Whether another port is tried immediately if one refuses the request.
+    pub(super) fn refusals_left(&self) -> bool {
+        self.history().is_none_or(History::refusals_left)
+    }
+
+    /// A port has refused the request.
+    pub(super) fn count_refusal(&mut self) {
+        self.failures().history.count_refusal();
     }
 
     /// What the request asks of its path.
     pub(super) fn requirements(&self) -> Requirements {
-        let is_suspect = |failures: &Failures| failures.suspicion.losses >= SUSPECT;
-        Requirements { avoid: None, is_alone: self.failures.as_deref().is_some_and(is_suspect) }
+        Requirements { avoid: None, is_alone: self.history().is_some_and(History::is_suspect) }
     }
 
-    /// One of two copies has ended so; the other one decides. What becomes of the request tells of
-    /// this one as well.
+    /// One of two copies has ended in this way. The other one decides about the request.
     pub(super) fn note(&mut self, error: Error) {
         if error.may_have_executed() {
-            self.failures().executed = Some(error);
+            self.failures().history.may_have_executed(error);
         }
     }
 
-    /// The unit does not take the request now: waits until it is worth another try.
+    /// Waits until the request is worth another attempt, as the unit does not take it now.
     ///
     /// # Errors
-    /// The same error, when that has gone on for so long; that of an earlier try, if it may have been
+    /// The same error when that has gone on for as long as it may; that of an earlier attempt, if the request may have been
     /// executed.
     pub(super) async fn pause(&mut self, error: Error, limit: Duration) -> Result<(), Error> {
         let (paths, seen) = (self.paths, self.access_changes);
         let failures = self.failures();
         if error.may_have_executed() {
-            failures.executed = Some(error.clone());
+            failures.history.may_have_executed(error.clone());
         } else {
-            // It has been answered, so it need not end sessions.
-            (failures.suspicion, failures.wait) = (Suspicion::default(), None);
+            failures.history.answered();
+            failures.suspicion = None;
         }
-        let now = Instant::now();
         let answers = format!("the unit answers {}", answer_of(&error));
-        let wait = || paths.report().wait(answers.clone(), Some(limit));
-        let held = failures.held.get_or_insert_with(|| Held {
-            since: now,
-            limit,
-            limit_since: now,
-            pauses: Pauses::new(&paths.policy().retry),
-            wait: wait(),
-        });
-        if held.limit != limit {
-            (held.limit, held.limit_since, held.wait) = (limit, now, wait());
+        if failures.held.as_ref().is_none_or(|(_, held_limit)| *held_limit != limit) {
+            let wait = paths.report().wait(answers.clone(), Some(limit));
+            failures.held = Some((wait, limit));
         }
-        let pause = held.pauses.next();
-        let is_over = |since: Instant, limit| (now - since).saturating_add(pause) > limit;
-        if is_over(held.limit_since, limit) || is_over(held.since, paths.policy().patience) {
-            return Err(failures.executed.take().unwrap_or(error));
+        let policy = paths.policy();
+        let pauses = Pauses { first: policy.retry.first_pause, max: policy.retry.max_pause };
+        let Some(pause) = failures.history.pause(pauses, limit, policy.patience, now()) else {
+            return Err(failures.history.take_executed().unwrap_or(error));
+        };
+        if let Some((wait, _)) = &failures.held {
+            wait.say(answers);
         }
-        held.wait.say(answers);
-        failures.refusals = 0;
         // A port that is found in another state may take it now.
         if timeout(pause, paths.access_changes_beyond(seen)).await.is_ok() {
-            held.pauses = Pauses::new(&paths.policy().retry);
+            failures.history.shorten_pauses();
         }
         Ok(())
     }
 
-    /// So long the next try waited for the class of the request: the unit has nothing to do with that.
-    pub(super) fn waited_in_class(&mut self, time: Duration) {
-        let held = self.failures.as_deref_mut().and_then(|failures| failures.held.as_mut());
-        if let Some(held) = held {
-            held.since += time;
-            held.limit_since += time;
+    /// The next attempt waited for the class of the request.
+    pub(super) fn waited_in_class(&mut self, since: Instant) {
+        if let Some(failures) = self.failures.as_deref_mut() {
+            failures.history.waited_in_class(since.elapsed());
         }
     }
 
-    /// A session was lost under the request, or a connection. The command and its blocks are what people are told of it.
+    /// A session was lost under the request, or a connection. Reports name the command and its blocks.
     ///
     /// # Errors
-    /// When there is no use in another try.
+    /// When another attempt is of no use.
     pub(super) fn lost(
         &mut self,
         (command, blocks): (&'static str, Option<Range<u64>>),
@@ -176,30 +125,28 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         goes_on: bool,
     ) -> Result<(), Error> {
         let paths = self.paths;
+        let plain_losses = paths.lock().paths.plain_losses();
         let failures = self.failures();
-        failures.losses += 1;
-        // Over the next session the unit may take it immediately.
         failures.held = None;
-        if error.may_have_executed() {
-            let plain_losses = paths.lock().paths.plain_losses();
-            failures.suspicion.add(was_alone, plain_losses);
-            if failures.suspicion.is_proven(plain_losses) {
-                let (times, cause) = (failures.suspicion.alone, Box::new(error));
-                return Err(Error::EndsSessions { command, blocks, times, cause });
-            }
-            failures.tell(paths.report(), command, blocks.as_ref(), &error);
-            failures.executed = Some(error.clone());
+        let was_sent = error.may_have_executed();
+        let next = failures.history.lost(was_sent, was_alone, plain_losses);
+        if let AfterLoss::EndsSessions(times) = next {
+            return Err(Error::EndsSessions { command, blocks, times, cause: Box::new(error) });
         }
-        if goes_on && failures.losses < MAX_LOSSES {
+        if was_sent {
+            failures.report_suspicion(paths.report(), command, blocks.as_ref(), &error);
+            failures.history.may_have_executed(error.clone());
+        }
+        if goes_on && next == AfterLoss::Retry {
             return Ok(());
         }
-        Err(failures.executed.take().unwrap_or(error))
+        Err(failures.history.take_executed().unwrap_or(error))
     }
 
     /// The error for the request, when nothing goes any more.
     pub(super) fn end(&mut self, end: Error) -> Error {
-        let executed = self.failures.as_deref_mut().and_then(|failures| failures.executed.take());
-        match executed {
+        let failures = self.failures.as_deref_mut();
+        match failures.and_then(|failures| failures.history.take_executed()) {
             Some(lost) => end.after_loss(lost),
             None => end,
         }
@@ -207,20 +154,20 @@ impl<'a, C: Carrier> Attempts<'a, C> {
 }
 
 impl Failures {
-    /// Tells people of a suspicion: the same of all who are under it, until one was alone on a session.
-    fn tell(
+    /// Reports a suspicion: the same of all requests that are under it, until one was alone on a session.
+    fn report_suspicion(
         &mut self,
         report: &Arc<Report>,
         command: &'static str,
         blocks: Option<&Range<u64>>,
         error: &Error,
     ) {
-        let Suspicion { losses, alone, .. } = self.suspicion;
+        let alone = self.history.ended_alone();
         if alone == 0 {
-            if losses >= SUSPECT {
+            if self.history.is_suspect() {
                 let text = "requests that were in flight on several sessions in a row that were \
                             lost are sent alone";
-                self.wait = Some(report.wait(text.to_owned(), None));
+                self.suspicion = Some(report.wait(text.to_owned(), None));
             }
             return;
         }
@@ -230,28 +177,9 @@ impl Failures {
         if alone == 1 {
             report.note(text.clone());
         }
-        match &self.wait {
+        match &self.suspicion {
             Some(wait) => wait.say(text),
-            None => self.wait = Some(report.wait(text, None)),
+            None => self.suspicion = Some(report.wait(text, None)),
         }
-    }
-}
-
-impl Suspicion {
-    /// One more session was lost; so many had been without a suspect alone on them.
-    const fn add(&mut self, was_alone: bool, plain_losses: u64) {
-        self.losses += 1;
-        if was_alone {
-            if self.alone == 0 {
-                self.plain_losses = plain_losses;
-            }
-            self.alone += 1;
-        }
-    }
-
-    fn is_proven(&self, plain_losses: u64) -> bool {
-        let others = u32::try_from(plain_losses.saturating_sub(self.plain_losses));
-        let doubt = DOUBT.saturating_mul(others.unwrap_or(MAX_DOUBT)).min(MAX_DOUBT);
-        self.alone >= GUILTY + doubt
     }
 }

@@ -42,12 +42,12 @@ impl<C: Carrier> Grant<C> {
         (self.is_held, self.is_counted) = (false, false);
         let time = now.saturating_duration_since(self.begun());
         let (id, mut state) = (self.id(), self.paths.lock());
-        state.schedule.end(&self.ticket, now);
+        state.selector.answered(&self.permit, now);
         state.paths.counted(id).end(kind, self.len, Some(time));
         state.meter.answered(self.len);
         self.paths.released(&mut state, id, now);
         // Work that waits for memory is work: it has none until this request gives its share back.
-        let is_idle = state.schedule.under_way(id) == 0 && !self.paths.has_backlog(&state);
+        let is_idle = state.selector.in_flight(id) == 0 && !self.paths.has_backlog(&state);
         state.meter.note_idle(is_idle);
     }
 

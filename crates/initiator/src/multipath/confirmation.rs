@@ -4,8 +4,8 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
+use iscsi_multipath::paths::Requirements;
 
 impl Paths<Path> {
     /// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile

@@ -14,19 +14,20 @@ use tokio::sync::{Notify, watch};
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::flush_watch::FlushWatch;
-use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::{PathSet, Remains};
 use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
-use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
 use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 use crate::state::read_buffers::ReadBuffers;
 use crate::state::waiters::Waiters;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::selector::PathSelector;
+use iscsi_multipath::paths::{Credit, PathPermit, Requirements};
 
 /// The paths to one unit. Clones are the same paths.
 pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
@@ -72,7 +73,7 @@ struct Shared<C: Carrier> {
 /// What the lock guards.
 pub(super) struct State<C: Carrier> {
     pub(super) paths: PathSet<C>,
-    pub(super) schedule: Schedule,
+    pub(super) selector: PathSelector,
     pub(super) queue: Queue<Grant<C>>,
     pub(super) meter: Meter,
     /// Boxed, as it lies between what each request needs.
@@ -90,7 +91,7 @@ pub(super) struct Grant<C: Carrier> {
     pub(super) paths: Paths<C>,
     /// What goes over the path.
     pub(super) carrier: C,
-    pub(super) ticket: Ticket,
+    pub(super) permit: PathPermit,
     /// Bytes that the request moves.
     pub(super) len: u64,
     /// The place has not been given back.
@@ -135,16 +136,16 @@ impl<C: Carrier> Paths<C> {
     /// A single path.
     pub(crate) fn new(
         carrier: C,
-        room: Room,
+        room: Credit,
         budget: Budget,
         policy: RequestPolicy,
         report: Arc<Report>,
     ) -> Self {
-        let total = Room { bytes: budget.max_bytes(), requests: budget.max_requests() };
+        let total = Credit { bytes: budget.max_bytes(), requests: budget.max_requests() };
         let paths = Self(Arc::new(Shared {
             state: Mutex::new(State {
                 paths: PathSet::default(),
-                schedule: Schedule::within(total, policy.hedge.clone()),
+                selector: PathSelector::new(total, policy.hedge.into()),
                 queue: Queue::default(),
                 meter: Meter::default(),
                 flushes: Box::default(),
@@ -175,18 +176,18 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// Adds a path; what waits may take it at once.
-    pub(crate) fn add(&self, carrier: C, room: Room) -> PathId {
+    pub(crate) fn add(&self, carrier: C, room: Credit) -> PathId {
         let mut state = self.lock();
         let id = state.paths.add(carrier);
-        state.schedule.add(id, room);
+        state.selector.add(id, room);
         self.dispatch(&mut state, now());
         state.flushes.path_was_added();
         id
     }
 
-    pub(crate) fn set_room(&self, id: PathId, room: Room) {
+    pub(crate) fn set_room(&self, id: PathId, room: Credit) {
         let mut state = self.lock();
-        state.schedule.set_room(id, room);
+        state.selector.set_credit(id, room);
         self.dispatch(&mut state, now());
     }
 
@@ -194,7 +195,7 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn working(&self) -> Vec<PathId> {
         let state = self.lock();
         let ids = state.paths.open().iter().map(|(id, _)| *id);
-        ids.filter(|id| !state.schedule.is_closing(*id)).collect()
+        ids.filter(|id| !state.selector.is_closing(*id)).collect()
     }
 
     /// The paths that are open.
@@ -235,7 +236,7 @@ impl<C: Carrier> Paths<C> {
 
     /// The path takes nothing more.
     pub(crate) fn close(&self, id: PathId) {
-        self.lock().schedule.close(id);
+        self.lock().selector.close(id);
     }
 
     /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
@@ -246,11 +247,11 @@ impl<C: Carrier> Paths<C> {
             {
                 let mut state = self.lock();
                 // After the end, whoever leaves his request alone holds nobody up.
-                if state.end.is_some() || !state.schedule.is_closing(id) {
+                if state.end.is_some() || !state.selector.is_closing(id) {
                     return None;
                 }
-                if state.schedule.under_way(id) == 0 {
-                    state.schedule.remove(id);
+                if state.selector.in_flight(id) == 0 {
+                    state.selector.remove(id);
                     return state.paths.remove(id);
                 }
             }
@@ -308,8 +309,8 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn progress(&self) -> Progress {
         let mut state = self.lock();
         let has_backlog = self.has_backlog(&state);
-        let State { paths, schedule, meter, .. } = &mut *state;
-        let all_work = paths.open().iter().all(|(id, _)| schedule.under_way(*id) > 0);
+        let State { paths, selector, meter, .. } = &mut *state;
+        let all_work = paths.open().iter().all(|(id, _)| selector.in_flight(*id) > 0);
         meter.read(all_work || has_backlog)
     }
 
@@ -367,7 +368,7 @@ impl<C: Carrier> Paths<C> {
         if !state.queue.is_empty() {
             return Ok(None);
         }
-        state.schedule.spare(false, now);
+        state.selector.unreserve();
         Ok(self.grant_now(&mut state, len as u64, Requirements::default(), now))
     }
 
@@ -411,7 +412,7 @@ impl<C: Carrier> Paths<C> {
         if self.has_backlog(&state) {
             return None;
         }
-        let idle = state.schedule.idle(avoid, now)?;
+        let idle = state.selector.idle(avoid, now)?;
         let requirements = Requirements { avoid: Some(avoid), is_alone: false };
         self.take(&mut state, idle, len as u64, requirements, now)
     }
@@ -423,7 +424,7 @@ impl<C: Carrier> Paths<C> {
         requirements: Requirements,
         now: Instant,
     ) -> Option<Grant<C>> {
-        let id = state.schedule.pick(len, requirements, now)?;
+        let id = state.selector.pick(len, requirements, now)?;
         self.take(state, id, len, requirements, now)
     }
 
@@ -437,7 +438,7 @@ impl<C: Carrier> Paths<C> {
     ) -> Option<Grant<C>> {
         let carrier = state.paths.get(id)?.clone();
         let is_crowded = self.has_backlog(state);
-        let ticket = state.schedule.begin(id, len, requirements, is_crowded, now)?;
+        let permit = state.selector.take(id, len, requirements, is_crowded, now)?;
         if std::mem::take(&mut state.is_unattended) {
             self.read_buffers().keep();
             self.0.attention.notify_one();
@@ -446,7 +447,7 @@ impl<C: Carrier> Paths<C> {
         Some(Grant {
             paths: self.clone(),
             carrier,
-            ticket,
+            permit,
             len,
             is_held: true,
             is_counted: true,
@@ -459,7 +460,7 @@ impl<C: Carrier> Paths<C> {
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
     /// free, or must be alone on one, does not hold up the others.
     pub(super) fn dispatch(&self, state: &mut State<C>, now: Instant) {
-        state.schedule.spare(false, now);
+        state.selector.unreserve();
         let mut at = 0;
         while let Some(waiting) = state.queue.take(at) {
             if waiting.is_abandoned() {
@@ -469,7 +470,7 @@ impl<C: Carrier> Paths<C> {
             let Some(grant) = self.grant_now(state, waiting.len, waiting.requirements, now) else {
                 state.queue.put_back(at, waiting);
                 if is_alone {
-                    state.schedule.spare(true, now);
+                    state.selector.reserve(now);
                 } else if avoid.is_none() {
                     return;
                 }
@@ -489,12 +490,12 @@ impl<C: Carrier> Paths<C> {
         if state.end.is_some() {
             return false;
         }
-        let is_plain = !state.schedule.is_alone(id);
+        let is_plain = !state.selector.is_alone(id);
         if state.paths.lose(id, is_plain, error) {
             self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is lost"));
-            state.schedule.remove(id);
+            state.selector.remove(id);
             // One that was to be removed has to do until there is another.
-            state.schedule.reopen_if_none_is_left();
+            state.selector.reopen_if_none_is_left();
             self.0.drained.notify_waiters();
             self.0.attention.notify_one();
         }
@@ -529,7 +530,7 @@ impl<C: Carrier> Paths<C> {
     /// A request has left a path.
     pub(super) fn released(&self, state: &mut State<C>, id: PathId, now: Instant) {
         self.dispatch(state, now);
-        if state.schedule.is_closing(id) && state.schedule.under_way(id) == 0 {
+        if state.selector.is_closing(id) && state.selector.in_flight(id) == 0 {
             self.0.drained.notify_waiters();
         }
     }
@@ -549,12 +550,12 @@ impl<C: Carrier> Paths<C> {
 impl<C: Carrier> Grant<C> {
     /// Which path it is.
     pub(super) const fn id(&self) -> PathId {
-        self.ticket.path
+        self.permit.path()
     }
 
     /// When it was granted, or the request was ready to go just before.
     pub(super) const fn begun(&self) -> Instant {
-        self.ticket.sent_at()
+        self.permit.taken_at()
     }
 
     /// Gives the place back; dropping the grant does the same, and lets the next one have it.
@@ -565,7 +566,7 @@ impl<C: Carrier> Grant<C> {
     }
 
     fn leave(&self, state: &mut State<C>) {
-        state.schedule.give_up(&self.ticket);
+        state.selector.release(&self.permit);
         if self.is_counted {
             state.paths.counted(self.id()).give_up(self.len);
         }

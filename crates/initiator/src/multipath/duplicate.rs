@@ -7,6 +7,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use iscsi_multipath::requests::disposition::Disposition;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::Error;
@@ -14,9 +15,10 @@ use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::carry::Timed;
 use crate::multipath::dispatch::{Grant, Paths};
-use crate::multipath::lane::{PathId, Requirements};
 use crate::state::cancellation::Cancellation;
 use crate::unit::transfer::Transfer;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::Requirements;
 
 /// A try that has failed still has its place on the path.
 pub(super) type Failure<C> = (Grant<C>, Error);
@@ -97,10 +99,10 @@ impl<C: Carrier> Paths<C> {
                     if error.is_of_session() {
                         self.lose(failed.id(), &error);
                     }
-                    let is_refused = self.is_refused_by_port(failed.id(), &error, false);
+                    let next = self.dispose(failed.id(), &error, false, attempts);
                     drop(failed);
                     attempts.note(error);
-                    if !is_refused {
+                    if next != Disposition::Failover {
                         return left.carried.await;
                     }
                     first = left;
@@ -120,8 +122,7 @@ impl<C: Carrier> Paths<C> {
     ) -> Result<(Grant<C>, Transfer), Error> {
         let (late, stuck) = {
             let state = self.lock();
-            let hedge = &self.policy().hedge;
-            (state.schedule.late_after(path, hedge), state.schedule.stuck_after(path, hedge))
+            (state.selector.late_after(path), state.selector.stuck_after(path))
         };
         let requirements = Requirements { avoid: Some(path), is_alone: false };
         let mut check = begun;

@@ -4,9 +4,9 @@ use iscsi_pdu::TargetAddress;
 
 use crate::error::Error;
 use crate::multipath::access_watch::AccessAnswer;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::{Lost, NotBack};
+use iscsi_multipath::PathId;
 
 /// What became of a session that was to be opened.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use iscsi_multipath::requests::disposition::Disposition;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -69,7 +70,7 @@ impl<C: Carrier> Paths<C> {
         }
     }
 
-    /// The place for the next try.
+    /// The place for the next attempt.
     async fn once_more(
         &self,
         attempts: &mut Attempts<'_, C>,
@@ -77,13 +78,34 @@ impl<C: Carrier> Paths<C> {
         error: Error,
         transfer: &Transfer,
     ) -> Result<Grant<C>, Error> {
+        let (path, len) = (failed.id(), transfer.len());
         let is_plain = matches!(transfer.kind(), RequestKind::Read | RequestKind::Write);
-        if self.is_refused_by_port(failed.id(), &error, is_plain)
-            && attempts.goes_elsewhere(failed.id())
-        {
-            return self.elsewhere(attempts, failed, transfer.len()).await;
+        match self.dispose(path, &error, is_plain, attempts) {
+            Disposition::Failover => return self.elsewhere(attempts, failed, len).await,
+            Disposition::Pause(limit) => {
+                // It keeps its place, so that no other request is refused there in its stead.
+                self.lock().selector.hold_up(path, now());
+                attempts.pause(error, self.retry_limit(limit)).await?;
+                return self.elsewhere(attempts, failed, len).await;
+            }
+            Disposition::SetPathAside if self.set_aside(path, &error) => drop(failed),
+            Disposition::NextPath => {
+                let was_alone = attempts.requirements().is_alone;
+                let goes_on = error.is_of_connection() || self.lose(path, &error);
+                drop(failed);
+                let request = (transfer.name(), transfer.blocks());
+                attempts.lost(request, error, was_alone, goes_on)?;
+            }
+            Disposition::Complete
+            | Disposition::Fail
+            | Disposition::FailByReservation
+            | Disposition::RetryImmediately
+            | Disposition::RetryShorter
+            | Disposition::SetPathAside => return Err(error),
         }
-        self.in_time(attempts, failed, error, transfer).await
+        let charge = self.pass_again(attempts, len).await?;
+        let again = self.grant(len, attempts.requirements()).await;
+        again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
     }
 
     /// The place for the next try, over whichever path has room then. The request keeps its place in the line.
@@ -99,37 +121,6 @@ impl<C: Carrier> Paths<C> {
         again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
     }
 
-    /// The place for the next try, when its time has come.
-    async fn in_time(
-        &self,
-        attempts: &mut Attempts<'_, C>,
-        failed: Grant<C>,
-        error: Error,
-        transfer: &Transfer,
-    ) -> Result<Grant<C>, Error> {
-        let (path, len) = (failed.id(), transfer.len());
-        if let Some(limit) = self.endurance(path, &error) {
-            // It keeps its place, so that no other request is refused there in its stead.
-            self.lock().schedule.hold_up(path, now());
-            attempts.pause(error, limit).await?;
-            return self.elsewhere(attempts, failed, len).await;
-        }
-        if error.is_of_path() && self.set_aside(path, &error) {
-            drop(failed);
-        } else if error.is_of_session() || error.is_of_connection() {
-            let was_alone = attempts.requirements().is_alone;
-            let goes_on = error.is_of_connection() || self.lose(path, &error);
-            drop(failed);
-            let request = (transfer.name(), transfer.blocks());
-            attempts.lost(request, error, was_alone, goes_on)?;
-        } else {
-            return Err(error);
-        }
-        let charge = self.pass_again(attempts, len).await?;
-        let again = self.grant(len, attempts.requirements()).await;
-        again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
-    }
-
     /// Waits for the class before the next try.
     async fn pass_again(
         &self,
@@ -138,7 +129,7 @@ impl<C: Carrier> Paths<C> {
     ) -> Result<Option<Charge>, Error> {
         let begun = Instant::now();
         let charge = self.pass(len).await;
-        attempts.waited_in_class(begun.elapsed());
+        attempts.waited_in_class(begun);
         charge.map_err(|end| attempts.end(end))
     }
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Grant, Paths, now};
-use crate::multipath::lane::PathId;
-use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::Requirements;
+use iscsi_multipath::paths::access::Access;
+use iscsi_multipath::requests::disposition::Disposition;
 
 /// A flush that is counted on the path of its witness, until it has ended or this is dropped.
 struct Counting<'a> {
@@ -84,25 +85,26 @@ impl Paths<Path> {
                 return Ok(());
             };
             // A unit without a cache that does not know the command never gets here, so a refusal may be the port's.
-            if self.is_refused_by_port(id, &error, true) && attempts.goes_elsewhere(id) {
-                self.count_retry(id);
-            } else if let Some(limit) = self.endurance(id, &error) {
-                self.lock().schedule.hold_up(id, now());
-                attempts.pause(error, limit).await?;
-                self.count_retry(id);
-            } else if error.is_of_path() && self.set_aside(id, &error) {
-                drop(alone);
-            } else if error.is_of_session() || error.is_of_connection() {
-                let goes_on = error.is_of_connection() || self.lose(id, &error);
-                drop(alone);
-                attempts.lost(
-                    ("SYNCHRONIZE CACHE", None),
-                    error,
-                    requirements.is_alone,
-                    goes_on,
-                )?;
-            } else {
-                return Err(error);
+            match self.dispose(id, &error, true, &mut attempts) {
+                Disposition::Failover => self.count_retry(id),
+                Disposition::Pause(limit) => {
+                    self.lock().selector.hold_up(id, now());
+                    attempts.pause(error, self.retry_limit(limit)).await?;
+                    self.count_retry(id);
+                }
+                Disposition::SetPathAside if self.set_aside(id, &error) => drop(alone),
+                Disposition::NextPath => {
+                    let goes_on = error.is_of_connection() || self.lose(id, &error);
+                    drop(alone);
+                    let request = ("SYNCHRONIZE CACHE", None);
+                    attempts.lost(request, error, requirements.is_alone, goes_on)?;
+                }
+                Disposition::Complete
+                | Disposition::Fail
+                | Disposition::FailByReservation
+                | Disposition::RetryImmediately
+                | Disposition::RetryShorter
+                | Disposition::SetPathAside => return Err(error),
             }
         }
     }
@@ -138,14 +140,14 @@ impl Paths<Path> {
         let rank = |(id, path): &&(PathId, Path)| {
             let unflushed = &path.unit.state().unflushed;
             (
-                state.schedule.is_closing(*id) || state.schedule.is_alone(*id),
-                state.schedule.is_silent(*id, now),
-                !state.schedule.access(*id).is_some_and(Access::serves),
+                state.selector.is_closing(*id) || state.selector.is_alone(*id),
+                state.selector.is_silent(*id, now),
+                !state.selector.access(*id).is_some_and(Access::serves),
                 !unflushed.is_witness(),
                 unflushed.was_told(),
-                state.schedule.is_held_up(*id, now),
+                state.selector.is_held_up(*id, now),
                 Reverse(unflushed.last_told()),
-                state.schedule.under_way(*id),
+                state.selector.in_flight(*id),
             )
         };
         state.paths.open().iter().min_by_key(rank).cloned()

@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::state::budget::Budget;
 use crate::state::outstanding::CommandNumber;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::MAX_ATTENTIONS;
+use iscsi_multipath::PathId;
 
 /// When the unit of an idle disk is asked next.
 #[derive(Debug)]

@@ -2,14 +2,14 @@
 
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::PathId;
+use iscsi_multipath::PathId;
 
 impl<C: Carrier> Paths<C> {
     /// The best that there are, but for those that are being let go.
     pub(crate) fn in_use(&self) -> Vec<(PathId, C)> {
         let (state, now) = (self.lock(), now());
         let open = state.paths.open().iter();
-        let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id, now);
+        let takes = |id| !state.selector.is_closing(id) && state.selector.is_used(id, now);
         open.filter(|(id, _)| takes(*id)).cloned().collect()
     }
 

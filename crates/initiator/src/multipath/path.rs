@@ -7,13 +7,13 @@ use std::time::Duration;
 use iscsi_session::Completion;
 
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::lane::Room;
 use crate::multipath::life::Life;
 use crate::session::Session;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
+use iscsi_multipath::paths::Credit;
+use iscsi_multipath::paths::access::Access;
 
 /// One path. Clones, of which each request has one, are the same path.
 #[derive(Clone, Debug)]
@@ -63,15 +63,15 @@ impl Path {
     }
 
     /// What the session may have under way, by its plan.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Credit {
         let session = self.unit.session();
         let by_plan = session.of_plan(|plan| {
             let writes = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
             let reads = plan.read_size.value.saturating_mul(plan.read_depth.value.into());
             (writes.max(reads), plan.terms.window.unwrap_or(USUAL_WINDOW))
         });
-        let Some((each, requests)) = by_plan else { return Room::UNLIMITED };
-        Room { bytes: each.saturating_mul(session.connections().open.max(1).into()), requests }
+        let Some((each, requests)) = by_plan else { return Credit::UNLIMITED };
+        Credit { bytes: each.saturating_mul(session.connections().open.max(1).into()), requests }
     }
 }
 

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::lane::PathId;
 use crate::state::counters::{Counted, Snapshot};
+use iscsi_multipath::PathId;
 
 /// The paths of one disk.
 #[derive(Debug)]
@@ -89,10 +89,14 @@ impl<C: Carrier> PathSet<C> {
         self.has_other_ports = true;
     }
 
-    /// Calls for another port. Says whether somebody looks for one, or for this one to serve the unit again.
-    pub(super) const fn call_for_port(&mut self) -> bool {
+    /// Whether sessions are opened at other portals where no port serves the unit.
+    pub(super) const fn has_other_ports(&self) -> bool {
+        self.has_other_ports
+    }
+
+    /// Calls for another port, if other portals are known.
+    pub(super) const fn call_for_port(&mut self) {
         self.is_port_called_for = self.has_other_ports;
-        self.has_other_ports || self.follows_access
     }
 
     /// The unit tells of its target port groups, or does not.
@@ -104,10 +108,9 @@ impl<C: Carrier> PathSet<C> {
         self.follows_access
     }
 
-    /// Calls for the states of all ports. Says whether the unit tells them.
-    pub(super) const fn call_for_access(&mut self) -> bool {
+    /// Calls for the states of all ports, if the unit reports them.
+    pub(super) const fn call_for_access(&mut self) {
         self.is_access_called_for = self.follows_access;
-        self.follows_access
     }
 
     pub(super) const fn take_call_for_access(&mut self) -> bool {

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use iscsi_pdu::scsi::SenseKey;
 
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::access_watch::AccessAnswer;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::access::Access;
 
 /// What the questions of one session may have under way.
 const QUESTIONS: usize = 2;
@@ -124,7 +124,7 @@ impl Supervisor {
             .collect();
         self.access.plan(&all);
         let ranks = (0..self.opener.portals.len())
-            .filter_map(|portal| Some((portal, self.access.of_portal(portal)?.rank())));
+            .filter_map(|portal| Some((portal, self.access.of_portal(portal)?.priority())));
         self.opener.rank(ranks.collect());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use crate::multipath::lane::Requirements;
+use iscsi_multipath::paths::Requirements;
 
 /// Requests that wait for a grant `G` of a path: first come, first served, but for those that ask
 /// for what no path can give them now.

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::multipath::access::{Access, Rank};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::access::{Access, Priority};
 
 /// Sessions that move at a time.
 const MAX_MOVES: u32 = 4;
@@ -104,7 +104,7 @@ impl Supervisor {
         let mut misplaced = Vec::new();
         for (id, path) in paths.open() {
             let access = self.access.of_portal(path.portal);
-            if !working.contains(&id) || access.is_none_or(|access| access.rank() <= best) {
+            if !working.contains(&id) || access.is_none_or(|access| access.priority() <= best) {
                 continue;
             }
             if has_one.contains(&path.portal) {
@@ -117,16 +117,16 @@ impl Supervisor {
     }
 
     /// How good the best port is that has a session.
-    fn best_rank(&self, paths: &Paths<Path>) -> Option<Rank> {
+    fn best_rank(&self, paths: &Paths<Path>) -> Option<Priority> {
         let open = paths.open();
         let all = open.iter().filter_map(|(_, path)| self.access.of_portal(path.portal));
-        all.filter(|access| access.serves()).map(Access::rank).min()
+        all.filter(|access| access.serves()).map(Access::priority).min()
     }
 
     /// Whether no port is known to be better than that of a portal.
     fn is_best(&self, portal: usize) -> bool {
-        let rank = self.access.of_portal(portal).map(Access::rank);
+        let rank = self.access.of_portal(portal).map(Access::priority);
         let all = (0..self.opener.portals.len()).filter_map(|portal| self.access.of_portal(portal));
-        rank.is_some() && rank == all.map(Access::rank).min()
+        rank.is_some() && rank == all.map(Access::priority).min()
     }
 }

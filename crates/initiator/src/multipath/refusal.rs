@@ -5,34 +5,16 @@
 //! [`standby`](super::standby).
 
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::PathId;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::access::Access;
 
 impl<C: Carrier> Paths<C> {
     /// The unit tells of its target port groups, and somebody asks for them whenever a port refuses a request; or
     /// it does not any more.
     pub(crate) fn follow_access(&self, follows: bool) {
         self.lock().paths.follow_access(follows);
-    }
-
-    /// Takes in how a request has ended over a path; `is_plain` if any disk knows the command. Says whether its port has
-    /// refused it, and the unit is asked for the states of all by that.
-    pub(super) fn is_refused_by_port(&self, path: PathId, error: &Error, is_plain: bool) -> bool {
-        let suspected = || Access::suspected(error).filter(|_| is_plain && self.others_serve(path));
-        let Some(access) = Access::refused(error).or_else(suspected) else { return false };
-        if !self.lock().paths.call_for_access() {
-            return false;
-        }
-        self.set_access([(path, access)]);
-        self.attention().notify_one();
-        true
-    }
-
-    /// Whether the unit is served over another path than this one, which answers.
-    pub(super) fn others_serve(&self, path: PathId) -> bool {
-        self.lock().schedule.others_serve(path, now())
     }
 
     /// Somebody looks for other ports from now on where none serves the unit: meanwhile requests wait.
@@ -50,7 +32,7 @@ impl<C: Carrier> Paths<C> {
         let mut state = self.lock();
         let mut is_news = false;
         for (id, access) in all {
-            if state.schedule.set_access(id, access) {
+            if state.selector.set_access(id, access) {
                 is_news = true;
                 let state = access.state;
                 let log = || tracing::info!(path = id.0, %state, "a port has another state");
@@ -85,12 +67,12 @@ impl<C: Carrier> Paths<C> {
     /// A path is not served by the unit: others take its requests. Says whether there are any.
     pub(super) fn set_aside(&self, id: PathId, error: &Error) -> bool {
         let mut state = self.lock();
-        if state.schedule.is_last(id) {
+        if state.selector.is_last(id) {
             return false;
         }
-        if !state.schedule.is_closing(id) {
+        if !state.selector.is_closing(id) {
             self.report().log(|| tracing::debug!(path = id.0, %error, "a session is of no use"));
-            state.schedule.close(id);
+            state.selector.close(id);
             state.paths.set_aside(id, error);
             self.attention().notify_one();
         }

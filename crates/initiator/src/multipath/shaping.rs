@@ -5,8 +5,8 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths};
-use crate::multipath::lane::Requirements;
 use crate::scheduler::Charge;
+use iscsi_multipath::paths::Requirements;
 
 impl<C: Carrier> Paths<C> {
     /// Waits until the class lets so many bytes pass. Each try of a request pays, and so does a

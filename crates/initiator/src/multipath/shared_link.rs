@@ -7,7 +7,7 @@ use iscsi_pdu::Cid;
 use iscsi_tuner::{Measurement, Rate, RecentLoss, TcpInfo, Tuning, plan};
 
 use crate::driver::measure::reading::Reading;
-use crate::multipath::lane::PathId;
+use iscsi_multipath::PathId;
 
 /// The last reading of each path, and what they have lost of late.
 #[derive(Debug, Default)]

@@ -4,12 +4,12 @@
 
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::PathId;
+use iscsi_multipath::PathId;
 
 impl<C: Carrier> Paths<C> {
     /// Whether nothing is answered over a path.
     pub(super) fn is_silent(&self, path: PathId) -> bool {
-        self.lock().schedule.is_silent(path, now())
+        self.lock().selector.is_silent(path, now())
     }
 
     /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
@@ -17,6 +17,6 @@ impl<C: Carrier> Paths<C> {
     pub(super) fn look_again(&self) -> bool {
         let mut state = self.lock();
         self.dispatch(&mut state, now());
-        !state.queue.is_empty() || state.schedule.has_requests()
+        !state.queue.is_empty() || state.selector.has_requests()
     }
 }

@@ -9,12 +9,12 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::report::Report;
 use crate::multipath::supervisor::{Supervisor, count, span_of};
 use crate::options::sessions::Sessions;
 use crate::session::Session;
+use iscsi_multipath::PathId;
 
 impl Supervisor {
     /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was logged out is

@@ -9,12 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::PathId;
-use crate::unit::retry::endurance;
+use crate::multipath::dispatch::Paths;
 
 /// Time between two looks at a port while others serve the unit.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -79,33 +75,6 @@ impl Standby {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// For how long a request is sent again that has ended so on a path, if it is: also where no path
-    /// serves the unit, while the ports of other portals may.
-    pub(super) fn endurance(&self, path: PathId, error: &Error) -> Option<Duration> {
-        let policy = self.policy();
-        let passes = endurance(error, policy);
-        passes.or_else(|| {
-            let is_of_port = error.is_of_path() || Access::refused(error).is_some();
-            let is_called_for = is_of_port && self.call_for_port(path);
-            is_called_for.then_some(policy.patience)
-        })
-    }
-
-    /// No path but this one takes requests, and it does not serve the unit. Says whether others are looked
-    /// for.
-    fn call_for_port(&self, path: PathId) -> bool {
-        let mut state = self.lock();
-        let follows = state.paths.follows_access();
-        let is_last =
-            state.schedule.is_last(path) || follows && !state.schedule.others_serve(path, now());
-        let is_heard = is_last && state.paths.call_for_port();
-        drop(state);
-        if is_heard {
-            self.attention().notify_one();
-        }
-        is_heard
-    }
-
     /// Whether a request has called for another port since the last call.
     pub(crate) fn take_call_for_port(&self) -> bool {
         self.lock().paths.take_call_for_port()

@@ -8,11 +8,11 @@ use iscsi_tuner::Size;
 
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::state::counters::{KindStats, RequestStats};
 use crate::state::session_key::SessionKey;
 use crate::url::portal_name;
+use iscsi_multipath::PathId;
 
 /// Statistics of a disk since it was opened: a snapshot.
 ///

@@ -17,7 +17,6 @@ use crate::multipath::discovery_pace::DiscoveryPace;
 use crate::multipath::dispatch::{Paths, WeakPaths};
 use crate::multipath::event::Event;
 use crate::multipath::idle_poll::{IdlePoll, hear_of_changes};
-use crate::multipath::lane::{PathId, Room};
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
@@ -28,6 +27,8 @@ use crate::multipath::spare_portals::SparePortals;
 use crate::multipath::standby::Standby;
 use crate::multipath::unused_portals::UnusedPortals;
 use crate::options::sessions::Sessions;
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::Credit;
 
 /// Supervises the paths as long as there is a handle of the disk.
 pub(crate) struct Supervisor {
@@ -289,8 +290,8 @@ impl Supervisor {
     }
 
     /// A disk limited to one session has no path limit; its session limits itself.
-    fn room(&self, path: &Path) -> Room {
-        if self.sessions.max() == 1 { Room::UNLIMITED } else { path.room() }
+    fn room(&self, path: &Path) -> Credit {
+        if self.sessions.max() == 1 { Credit::UNLIMITED } else { path.room() }
     }
 
     /// A session more is not to be had: what there is has to do.

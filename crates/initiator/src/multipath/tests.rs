@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error::{Error, SessionFailure};
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
 use crate::options::advanced::Advanced;
 use crate::options::hedge::HedgeOptions;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::{RequestStats, Snapshot};
 use crate::unit::transfer::Transfer;
+use iscsi_multipath::paths::access::Access;
+use iscsi_multipath::paths::{Credit, Requirements};
 
 const LEN: usize = 256 << 10;
 
@@ -150,16 +150,16 @@ impl Carrier for Link {
     }
 }
 
-const ROOM: Room = Room { bytes: 8 << 20, requests: 64 };
+const ROOM: Credit = Credit { bytes: 8 << 20, requests: 64 };
 
 /// More than any test but those of patience needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn alone<C: Carrier>(carrier: C, room: Room) -> Paths<C> {
+fn alone<C: Carrier>(carrier: C, room: Credit) -> Paths<C> {
     within(&Budget::new(1024, 64 << 20), carrier, room)
 }
 
-fn within<C: Carrier>(budget: &Budget, carrier: C, room: Room) -> Paths<C> {
+fn within<C: Carrier>(budget: &Budget, carrier: C, room: Credit) -> Paths<C> {
     Paths::new(
         carrier,
         room,
@@ -373,7 +373,7 @@ async fn memory_stays_within_the_bound() {
 async fn a_request_that_is_dropped_gives_its_place_back() {
     let budget = Budget::new(1024, 64 << 20);
     let links = [Link::new(&budget, 0.1, 50)];
-    let room = Room { bytes: 1, requests: 1 };
+    let room = Credit { bytes: 1, requests: 1 };
     let paths = alone(links[0].clone(), room);
     for _ in 0..10 {
         let sent = send(&paths, 3, 3);

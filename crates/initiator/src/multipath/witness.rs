@@ -6,10 +6,10 @@
 
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::{Supervisor, let_go};
 use crate::unit::logical_unit::LogicalUnit;
+use iscsi_multipath::PathId;
 
 impl Paths<Path> {
     /// The session but for this one that has been told of resets for the longest time; rather one that has
@@ -30,7 +30,7 @@ impl Paths<Path> {
     fn keep_witness(&self, id: PathId, path: &Path) -> Option<Path> {
         let mut state = self.lock();
         let open = state.paths.open().iter();
-        let others = open.filter(|(other, _)| *other != id && !state.schedule.is_closing(*other));
+        let others = open.filter(|(other, _)| *other != id && !state.selector.is_closing(*other));
         let mut others = others.chain(state.paths.witness()).map(|(_, other)| other);
         if !is_needed(path) || others.any(is_needed) {
             return None;

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use crate::options::range::MAX_TIME;
+use iscsi_multipath::paths::hedge::HedgePolicy;
 
-/// Time after which a request is hedged while no session has answered anything yet to measure.
-const UNKNOWN: Duration = Duration::from_secs(5);
-/// A request is stuck after this many times the time that nearly every other request on its session takes.
-const STUCK_FACTOR: u32 = 2;
+use crate::options::range::MAX_TIME;
 
 /// Options for hedged requests: when a [`Disk`](crate::Disk) sends a request over a second session as
 /// well. Values outside of their range count as the nearest end.
@@ -49,49 +46,18 @@ impl HedgeOptions {
         let time = |time: Duration| time.clamp(Duration::from_millis(1), MAX_TIME);
         Self { min_late: time(self.min_late), min_stuck: time(self.min_stuck) }
     }
+}
 
-    /// After how long a request is late that the best other session takes so long for.
-    pub(crate) fn late(&self, other: Option<Duration>) -> Duration {
-        other.unwrap_or(UNKNOWN).max(self.min_late)
-    }
-
-    /// After how long one is stuck on a session that takes so long for nearly every other.
-    pub(crate) fn stuck(&self, usual: Option<Duration>) -> Duration {
-        usual.map_or(UNKNOWN, |usual| usual.saturating_mul(STUCK_FACTOR)).max(self.min_stuck)
-    }
-
-    /// Before that none is, wherever it goes.
-    pub(crate) const fn least_stuck(&self) -> Duration {
-        self.min_stuck
+impl From<HedgeOptions> for HedgePolicy {
+    fn from(options: HedgeOptions) -> Self {
+        let HedgeOptions { min_late, min_stuck } = options.in_range();
+        Self { min_late, min_stuck }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Nothing is late or stuck before its time, and both follow what is measured.
-    #[test]
-    fn hedging_follows_what_is_measured_within_its_bounds() {
-        let hedge = HedgeOptions::default();
-        let millis = Duration::from_millis;
-        assert_eq!(hedge.late(None), millis(5000));
-        assert_eq!(hedge.late(Some(millis(10))), millis(100));
-        assert_eq!(hedge.late(Some(millis(400))), millis(400));
-        assert_eq!(hedge.stuck(None), millis(5000));
-        assert_eq!(hedge.stuck(Some(millis(10))), millis(1000));
-        assert_eq!(hedge.stuck(Some(millis(900))), millis(1800));
-    }
-
-    /// Large values keep requests where they are, also while nothing is measured.
-    #[test]
-    fn no_request_is_hedged_before_its_limits() {
-        let hour = Duration::from_secs(3600);
-        let hedge = HedgeOptions::default().with_min_late(hour).with_min_stuck(2 * hour);
-        for measured in [None, Some(Duration::ZERO), Some(Duration::from_secs(9))] {
-            assert_eq!((hedge.late(measured), hedge.stuck(measured)), (hour, 2 * hour));
-        }
-    }
 
     #[test]
     fn what_is_out_of_range_counts_as_the_end_of_the_range() {

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey};
+use iscsi_multipath::requests::end::End;
+use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
@@ -203,22 +204,24 @@ impl LogicalUnit {
             }
             return Next::End(number, completion);
         }
-        let verdict = patience.judge(completion.status, sense.as_ref());
-        if let Verdict::Again(pause) = verdict {
-            transfer.restore(completion.data);
-            return Next::Again(Some(pause));
+        let end = End::of_completion(&completion);
+        if end == End::UnknownCommand {
+            self.state.across.unknown_forms.add(transfer.operation_code());
         }
-        if !sense.as_ref().is_some_and(is_unknown) {
-            return Next::Explain(self.failure_of(transfer.name(), &completion));
-        }
-        self.state.across.unknown_forms.add(transfer.operation_code());
-        if !transfer.shorten() {
-            return Next::Fail(failure_of(transfer.name(), &completion));
-        }
-        let (span, name) = (self.session.span(), transfer.name());
-        tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
+        let pause = match patience.judge(end, transfer.can_shorten()) {
+            Verdict::Final => {
+                return Next::Explain(self.failure_of(transfer.name(), &completion));
+            }
+            Verdict::Again(pause) => Some(pause),
+            Verdict::Shorter => {
+                transfer.shorten();
+                let (span, name) = (self.session.span(), transfer.name());
+                tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
+                None
+            }
+        };
         transfer.restore(completion.data);
-        Next::Again(None)
+        Next::Again(pause)
     }
 
     /// What has to be certain of the unit for a command.
@@ -313,12 +316,6 @@ impl LogicalUnit {
 /// Whether the command was taken back before it was sent.
 const fn is_withdrawn(error: &Error) -> bool {
     matches!(error, Error::Task { cause: TaskError::Withdrawn, .. })
-}
-
-/// Whether the unit does not know the command.
-fn is_unknown(sense: &Sense) -> bool {
-    let code = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
-    !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
 }
 
 /// Whether there is no such unit.

@@ -198,6 +198,11 @@ impl Transfer {
         self.cdb.operation_code()
     }
 
+    /// Whether there is a form of ten bytes that says the same.
+    pub(crate) fn can_shorten(&self) -> bool {
+        self.cdb.in_10_bytes().is_some()
+    }
+
     /// Takes the form of ten bytes for a command of sixteen, if there is one that says the same.
     pub(crate) fn shorten(&mut self) -> bool {
         let short = self.cdb.in_10_bytes();

@@ -14,9 +14,9 @@ use crate::error::Error;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
-/// Room for 2047 runs of blocks in one answer, bytes.
+/// Credit for 2047 runs of blocks in one answer, bytes.
 const ANSWER_LEN: u32 = 32 * 1024 - 8;
-/// Room for one run.
+/// Credit for one run.
 const ONE_LEN: u32 = 24;
 /// [`Disk::states`] asks no more questions than this, and none once it has [`Extent::MAX_REPORTED`] runs.
 const MAX_QUESTIONS: usize = 64;

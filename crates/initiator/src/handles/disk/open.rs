@@ -22,7 +22,6 @@ use crate::error::Error;
 use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
-use crate::multipath::lane::Room;
 use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::portals::Portals;
 use crate::multipath::reopen::{ExpectedUnit, Opener};
@@ -37,6 +36,7 @@ use crate::state::budget::Budget;
 use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
+use iscsi_multipath::paths::Credit;
 
 impl Session {
     /// Opens the disk that the URL of the session names.
@@ -252,7 +252,7 @@ async fn spread_out(
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let limit = wait_limit(&session);
     let first = Path::new(disk.unit(), portal);
-    let room = if sessions.max() == 1 { Room::UNLIMITED } else { first.room() };
+    let room = if sessions.max() == 1 { Credit::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));
     let disk = disk.opened_by(Arc::clone(&opener));

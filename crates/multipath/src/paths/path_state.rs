@@ -1,0 +1,264 @@
+//! One path as the selector sees it: what is in flight there, and how much more it takes.
+//!
+//! A path takes what it moves in about two of its answer times, at the rate that it has shown
+//! ([`inflight_limit`]). So a slow path holds little, however long the queue is, and the end of a copy does not wait for
+//! it. The rate is estimated from the answers ([`LinkEstimator`]): the bytes that were delivered while a request was in
+//! flight, divided by the time that they took to be sent or to be delivered, whichever is longer
+//! (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
+
+use std::time::{Duration, Instant};
+
+use iscsi_rate::Rate;
+use iscsi_tuner::{
+    EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit, wait_for_answers,
+};
+
+use crate::ids::PathId;
+use crate::paths::access::Access;
+use crate::paths::hedge::HedgePolicy;
+
+/// How much may be in flight on a path, by the plan for its session.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Credit {
+    /// Bytes. Only a single request may exceed them.
+    pub bytes: u64,
+    /// Requests: the command window of the target.
+    pub requests: u32,
+}
+
+impl Credit {
+    /// No limit, for the only path of a disk: its session has limits of its own.
+    pub const UNLIMITED: Self = Self { bytes: u64::MAX, requests: u32::MAX };
+}
+
+/// What a request asks of its path.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Requirements {
+    /// Another copy of the request is in flight on this path. The second copy takes only another path, through a
+    /// port that serves the unit.
+    pub avoid: Option<PathId>,
+    /// Nothing else may be in flight on the path.
+    pub is_alone: bool,
+}
+
+/// The place of a request on a path, from the moment it takes the path until it is answered or given up.
+#[derive(Clone, Copy, Debug)]
+pub struct PathPermit {
+    pub(super) path: PathId,
+    len: u64,
+    taken_at: Instant,
+    /// Bytes that the path had delivered when the request took it.
+    delivered: u64,
+    /// When it had delivered them, and when the last of the requests that it had delivered was sent.
+    delivered_at: Instant,
+    last_sent_at: Instant,
+    /// No more work waited, so that the rate is not that of the path alone.
+    app_limited: bool,
+    is_alone: bool,
+}
+
+impl PathPermit {
+    /// Returns the path.
+    pub const fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// Returns when the request took the path.
+    pub const fn taken_at(&self) -> Instant {
+        self.taken_at
+    }
+
+    /// The time in which the requests were answered that the path answered while this one was in flight. They did not
+    /// come in faster than they went out: behind a lost segment many are answered together.
+    fn interval(&self, now: Instant) -> Duration {
+        let answers = now.saturating_duration_since(self.delivered_at);
+        answers.max(self.taken_at.saturating_duration_since(self.last_sent_at))
+    }
+}
+
+/// What is in flight on one path, and what its answers have shown of it.
+#[derive(Clone, Debug)]
+pub(super) struct PathState {
+    pub(super) id: PathId,
+    pub(super) credit: Credit,
+    pub(super) bytes_in_flight: u64,
+    pub(super) requests: u32,
+    /// Bytes of requests that were answered.
+    delivered: u64,
+    /// When the last request was answered, and when it had been sent.
+    last: Option<(Instant, Instant)>,
+    /// Time from a request to its answer.
+    latency: Option<Rtt>,
+    link: LinkEstimator,
+    /// The path takes nothing more.
+    pub(super) is_closing: bool,
+    /// The request in flight must stay the only one.
+    pub(super) is_alone: bool,
+    pub(super) access: Access,
+    /// Since when something is in flight and nothing was answered.
+    silent_since: Option<Instant>,
+    /// The unit did not take a request over this path: until then other paths come first.
+    pub(super) held_up_until: Option<Instant>,
+}
+
+/// A request without data counts as this many bytes: it is work, too.
+pub(super) const MIN_LEN: u64 = 4096;
+/// Bytes that a path takes, however slow it is.
+const MIN_CREDIT: u64 = 256 << 10;
+/// The same while its rate rises, divided by the number of paths: what slow start sends in its first eight round trips.
+const MIN_CREDIT_IN_STARTUP: u64 = 4 << 20;
+
+/// The share of one of several equal paths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    min_in_startup: u64,
+    /// No more than this is in flight on one path, except a single request: a path that is stuck leaves the others their
+    /// shares of the total.
+    max: Credit,
+}
+
+impl Share {
+    pub(super) fn of(total: Credit, paths: usize) -> Self {
+        let paths = u32::try_from(paths).unwrap_or(u32::MAX).max(1);
+        Self {
+            min_in_startup: MIN_CREDIT_IN_STARTUP / u64::from(paths),
+            max: Credit { bytes: total.bytes / u64::from(paths), requests: total.requests / paths },
+        }
+    }
+}
+
+impl PathState {
+    pub(super) fn new(id: PathId, credit: Credit) -> Self {
+        Self {
+            id,
+            credit,
+            bytes_in_flight: 0,
+            requests: 0,
+            delivered: 0,
+            last: None,
+            latency: None,
+            link: LinkEstimator::new(EstimatorWindow::PATH),
+            is_closing: false,
+            is_alone: false,
+            access: Access::UNKNOWN,
+            silent_since: None,
+            held_up_until: None,
+        }
+    }
+
+    /// The rate that the path has shown.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.link.rate()
+    }
+
+    /// The shortest time from a request to its answer; zero before the first answer.
+    fn shortest(&self) -> Duration {
+        self.link.round_trip().unwrap_or_default()
+    }
+
+    /// The time within which nearly every request is answered, computed as TCP computes its retransmission timeout
+    /// (RFC 6298 §2.3).
+    pub(super) fn rto(&self) -> Option<Duration> {
+        self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
+    }
+
+    /// Whether the path has answered nothing for as long as makes a request stuck.
+    pub(super) fn is_silent(&self, hedge: &HedgePolicy, now: Instant) -> bool {
+        self.silent_since.is_some_and(|since| {
+            let silence = now.saturating_duration_since(since);
+            // The first comparison is cheap, and mostly decides. This runs several times a request.
+            silence >= hedge.least_stuck() && silence >= hedge.stuck(self.rto())
+        })
+    }
+
+    pub(super) fn is_held_up(&self, now: Instant) -> bool {
+        self.held_up_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether the path takes a request of `len` bytes. An idle path takes any.
+    pub(super) fn takes(&self, len: u64, share: Share, is_alone: bool) -> bool {
+        let has_credit = self.bytes_in_flight + len <= self.limit(share).min(share.max.bytes)
+            && self.requests < self.credit.requests.min(share.max.requests);
+        self.requests == 0 || (has_credit && !is_alone && !self.is_alone)
+    }
+
+    /// Bytes that may be in flight, by the path's own rate.
+    fn limit(&self, share: Share) -> u64 {
+        if self.credit == Credit::UNLIMITED {
+            return u64::MAX;
+        }
+        let (gain, least) = if self.link.is_pipe_full() {
+            (1, MIN_CREDIT)
+        } else {
+            (STARTUP_GAIN, share.min_in_startup.max(MIN_CREDIT))
+        };
+        let by_rate = self.rate().map_or(0, |rate| {
+            let mean = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);
+            let wait = wait_for_answers(self.shortest(), mean);
+            inflight_limit(rate, self.shortest(), wait).saturating_mul(gain)
+        });
+        by_rate.max(least).min(self.credit.bytes)
+    }
+
+    /// The time until the path would have finished one more request. `usual` is the rate of a path that has shown none.
+    pub(super) fn time_to_finish(&self, len: u64, usual: Rate) -> Duration {
+        let bytes = self.bytes_in_flight.saturating_add(len);
+        self.rate().unwrap_or(usual).time_for(bytes) + self.shortest()
+    }
+
+    /// The path takes a request; `is_crowded` says whether more work waits.
+    pub(super) fn take(
+        &mut self,
+        len: u64,
+        requirements: Requirements,
+        is_crowded: bool,
+        now: Instant,
+    ) -> PathPermit {
+        let (delivered_at, last_sent_at) =
+            self.last.filter(|_| self.requests > 0).unwrap_or((now, now));
+        if self.requests == 0 {
+            self.silent_since = Some(now);
+        }
+        self.bytes_in_flight += len;
+        self.requests += 1;
+        self.is_alone |= requirements.is_alone;
+        PathPermit {
+            path: self.id,
+            len,
+            taken_at: now,
+            delivered: self.delivered,
+            delivered_at,
+            last_sent_at,
+            app_limited: !is_crowded,
+            is_alone: requirements.is_alone,
+        }
+    }
+
+    /// The request has been answered.
+    pub(super) fn answered(&mut self, permit: &PathPermit, now: Instant) {
+        self.release(permit);
+        self.delivered += permit.len;
+        self.held_up_until = None;
+        self.silent_since = self.silent_since.map(|_| now);
+        self.last = Some((now, permit.taken_at));
+        let time = now.saturating_duration_since(permit.taken_at);
+        if time.is_zero() {
+            return;
+        }
+        self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
+        self.link.observe_round_trip(time, now);
+        let rate = Rate::of(self.delivered - permit.delivered, permit.interval(now));
+        let sample = RateSample::new(rate).app_limited(permit.app_limited);
+        self.link.observe_rate(&sample.between(permit.delivered, self.delivered), now);
+    }
+
+    /// The request is not in flight any more.
+    pub(super) const fn release(&mut self, permit: &PathPermit) {
+        self.bytes_in_flight = self.bytes_in_flight.saturating_sub(permit.len);
+        self.requests = self.requests.saturating_sub(1);
+        self.is_alone &= !permit.is_alone;
+        if self.requests == 0 {
+            self.silent_since = None;
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Byte ranges of a unit that are being written, so that overlapping writes keep their order.
+//!
+//! Two writes that touch the same block are never in flight together: reading and writing back the edges of an unaligned
+//! write would undo the other one. A range stays taken until the target has finished with it, also when its writer has
+//! given up, so that an aborted write cannot land on a later one.
+//!
+//! First come, first served: a range waits for those that are taken, and for all earlier ones that wait and touch the same
+//! bytes. So many short writes do not keep a long one waiting.
+//!
+//! A range is in doubt while a lost session was writing there and nothing proves that the target will not carry that write
+//! out later. It stays taken until each such session is settled; no time proves it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The ranges that are taken, and those that wait.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Ranges {
+    /// By their starts. They are disjoint.
+    taken: BTreeMap<u64, Taken>,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Range<u64>>,
+    next: u64,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Taken {
+    end: u64,
+    number: u64,
+    /// Whether its writer may still write there.
+    is_held: bool,
+    /// Number of lost sessions that were writing there and are not settled.
+    in_doubt: u32,
+}
+
+/// Identifies a range that waits or is taken. None is used twice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RangeId {
+    number: u64,
+    start: u64,
+}
+
+/// Ranges without an order: the union of those that were added.
+#[derive(Debug, Default)]
+struct Union(BTreeMap<u64, u64>);
+
+/// Ranges whose turn has come: they are taken now.
+pub type Admitted = Vec<RangeId>;
+
+impl Ranges {
+    /// Takes the range if it touches nothing that is taken or waits; otherwise `None`, and nothing waits.
+    ///
+    /// `range` must not be empty.
+    pub fn try_take(&mut self, range: &Range<u64>) -> Option<RangeId> {
+        let is_free = !self.overlaps_taken(range)
+            && !self.waiting.values().any(|waiting| overlap(waiting, range));
+        is_free.then(|| {
+            let id = self.next_id(range);
+            self.insert(id, range);
+            id
+        })
+    }
+
+    /// Takes the range, or puts it at the end of the line. Returns whether it is taken already.
+    ///
+    /// `range` must not be empty.
+    pub fn take(&mut self, range: Range<u64>) -> (RangeId, bool) {
+        match self.try_take(&range) {
+            Some(id) => (id, true),
+            None => {
+                let id = self.next_id(&range);
+                self.waiting.insert(id.number, range);
+                (id, false)
+            }
+        }
+    }
+
+    /// Gives a range back, or leaves the line. A range that is in doubt stays taken.
+    pub fn release(&mut self, id: RangeId) -> Admitted {
+        if self.waiting.remove(&id.number).is_none() {
+            let Some(taken) = self.taken_mut(id) else { return Vec::new() };
+            taken.is_held = false;
+            self.remove_if_free(id);
+        }
+        self.admit()
+    }
+
+    /// A session was lost that was writing in the range.
+    pub fn doubt(&mut self, id: RangeId) {
+        if let Some(taken) = self.taken_mut(id) {
+            taken.in_doubt += 1;
+        }
+    }
+
+    /// The target has finished with what one such session was writing there.
+    pub fn settle(&mut self, id: RangeId) -> Admitted {
+        let Some(taken) = self.taken_mut(id) else { return Vec::new() };
+        taken.in_doubt = taken.in_doubt.saturating_sub(1);
+        self.remove_if_free(id);
+        self.admit()
+    }
+
+    /// Returns whether a part of the range is in doubt.
+    pub fn is_in_doubt(&self, range: &Range<u64>) -> bool {
+        self.taken_in(range).any(|(_, taken)| taken.in_doubt > 0)
+    }
+
+    /// Returns whether another range waits for a part of this one.
+    pub fn is_waited_for(&self, id: RangeId) -> bool {
+        let Some(taken) = self.taken.get(&id.start).filter(|taken| taken.number == id.number)
+        else {
+            return false;
+        };
+        self.waiting.values().any(|waiting| overlap(waiting, &(id.start..taken.end)))
+    }
+
+    fn next_id(&mut self, range: &Range<u64>) -> RangeId {
+        let id = RangeId { number: self.next, start: range.start };
+        self.next += 1;
+        id
+    }
+
+    fn insert(&mut self, id: RangeId, range: &Range<u64>) {
+        debug_assert!(!range.is_empty(), "an empty range touches nothing");
+        let taken = Taken { end: range.end, number: id.number, is_held: true, in_doubt: 0 };
+        self.taken.insert(range.start, taken);
+    }
+
+    /// The ranges that are taken and overlap this one, the last one first.
+    fn taken_in(&self, range: &Range<u64>) -> impl Iterator<Item = (&u64, &Taken)> {
+        let start = range.start;
+        self.taken.range(..range.end).rev().take_while(move |(_, taken)| taken.end > start)
+    }
+
+    fn overlaps_taken(&self, range: &Range<u64>) -> bool {
+        self.taken_in(range).next().is_some()
+    }
+
+    fn taken_mut(&mut self, id: RangeId) -> Option<&mut Taken> {
+        self.taken.get_mut(&id.start).filter(|taken| taken.number == id.number)
+    }
+
+    fn remove_if_free(&mut self, id: RangeId) {
+        if self.taken_mut(id).is_some_and(|taken| !taken.is_held && taken.in_doubt == 0) {
+            self.taken.remove(&id.start);
+        }
+    }
+
+    /// Takes each range that touches neither one that is taken nor an earlier one that waits.
+    fn admit(&mut self) -> Admitted {
+        let mut admitted = Vec::new();
+        let mut earlier = Union::default();
+        for (number, range) in &self.waiting {
+            let is_taken = self.taken_in(range).next().is_some();
+            if is_taken || earlier.overlaps(range) {
+                earlier.add(range.clone());
+            } else {
+                // It overlaps none of the others that are admitted: each came before it, or waits.
+                admitted.push(RangeId { number: *number, start: range.start });
+                earlier.add(range.clone());
+            }
+        }
+        for id in &admitted {
+            if let Some(range) = self.waiting.remove(&id.number) {
+                self.insert(*id, &range);
+            }
+        }
+        admitted
+    }
+}
+
+impl Union {
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.last_overlap(range).is_some()
+    }
+
+    /// Adds a range; those that it overlaps become one with it.
+    fn add(&mut self, mut range: Range<u64>) {
+        while let Some((start, end)) = self.last_overlap(&range) {
+            self.0.remove(&start);
+            range = range.start.min(start)..range.end.max(end);
+        }
+        self.0.insert(range.start, range.end);
+    }
+
+    fn last_overlap(&self, range: &Range<u64>) -> Option<(u64, u64)> {
+        let (start, end) = self.0.range(..range.end).next_back()?;
+        (*end > range.start).then_some((*start, *end))
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_overlapping_ranges_exclude_each_other() {
+        let mut ranges = Ranges::default();
+        let held = ranges.try_take(&(10..20)).unwrap();
+        for (range, is_free) in [
+            (0..10, true),
+            (20..30, true),
+            (0..11, false),
+            (19..21, false),
+            (12..13, false),
+            (0..30, false),
+            (10..20, false),
+        ] {
+            let taken = ranges.try_take(&range);
+            assert_eq!(taken.is_some(), is_free, "{range:?}");
+            taken.into_iter().for_each(|id| assert!(ranges.release(id).is_empty()));
+        }
+        assert!(ranges.release(held).is_empty());
+        assert!(ranges.try_take(&(0..30)).is_some());
+    }
+
+    #[test]
+    fn a_range_in_doubt_stays_taken_until_each_session_is_settled() {
+        let mut ranges = Ranges::default();
+        let id = ranges.try_take(&(8..16)).unwrap();
+        ranges.doubt(id);
+        ranges.doubt(id);
+        assert!(ranges.release(id).is_empty());
+        for (range, is_in_doubt) in [(0..8, false), (0..9, true), (15..32, true), (16..32, false)] {
+            assert_eq!(ranges.is_in_doubt(&range), is_in_doubt, "{range:?}");
+        }
+        let (next, is_taken) = ranges.take(0..32);
+        assert!(!is_taken && ranges.is_waited_for(id));
+        assert!(ranges.settle(id).is_empty());
+        assert_eq!(ranges.settle(id), [next]);
+        assert!(!ranges.is_in_doubt(&(0..32)));
+        assert!(ranges.settle(id).is_empty(), "it is over");
+    }
+
+    #[test]
+    fn what_is_given_back_twice_frees_nobody_else() {
+        let mut ranges = Ranges::default();
+        let first = ranges.try_take(&(0..8)).unwrap();
+        ranges.release(first);
+        let second = ranges.try_take(&(0..8)).unwrap();
+        ranges.release(first);
+        ranges.settle(first);
+        assert!(ranges.try_take(&(0..8)).is_none());
+        ranges.release(second);
+        assert!(ranges.try_take(&(0..8)).is_some());
+    }
+
+    /// Writers of one half each, one after the other, let a writer of both in.
+    #[test]
+    fn a_long_range_is_not_starved_by_short_ones() {
+        let mut ranges = Ranges::default();
+        let halves = [0..8, 8..16].map(|half| ranges.take(half).0);
+        let (long, _) = ranges.take(0..16);
+        let next = [0..8, 8..16].map(|half| ranges.take(half).0);
+        assert!(ranges.release(halves[0]).is_empty());
+        assert_eq!(ranges.release(halves[1]), [long]);
+        assert_eq!(ranges.release(long), next);
+    }
+
+    #[test]
+    fn who_leaves_the_line_holds_nobody_up() {
+        let mut ranges = Ranges::default();
+        let held = ranges.try_take(&(0..8)).unwrap();
+        let [first, second] = [0..16, 8..16].map(|range| ranges.take(range).0);
+        assert_eq!(ranges.release(first), [second]);
+        let (third, _) = ranges.take(0..8);
+        assert_eq!(ranges.release(held), [third]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Come(Range<u64>),
+        /// One of those that came and are still there goes, whether or not it has its range.
+        Go(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let come = (0..24u64, 1..9u64).prop_map(|(start, len)| Step::Come(start..start + len));
+        prop_oneof![2 => come, 1 => any::<usize>().prop_map(Step::Go)]
+    }
+
+    /// Which ranges are taken, by a look at all of them in the order in which they came: those that overlap neither one
+    /// that was taken before nor one that came before.
+    fn model(line: &[(usize, Range<u64>)], taken: &mut BTreeSet<usize>) {
+        for (at, (who, range)) in line.iter().enumerate() {
+            let is_barred = line.iter().enumerate().any(|(other_at, (other, other_range))| {
+                let comes_first = other_at < at || taken.contains(other);
+                other != who && overlap(other_range, range) && comes_first
+            });
+            if !is_barred {
+                taken.insert(*who);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_line_equals_its_model(steps in prop::collection::vec(step(), 1..60)) {
+            let mut ranges = Ranges::default();
+            let (mut line, mut expected) = (Vec::new(), BTreeSet::new());
+            let (mut ids, mut found) = (BTreeMap::new(), BTreeSet::new());
+            for (who, step) in steps.into_iter().enumerate() {
+                let admitted = match step {
+                    Step::Come(range) => {
+                        line.push((who, range.clone()));
+                        let (id, is_taken) = ranges.take(range);
+                        ids.insert(who, id);
+                        is_taken.then_some(id).into_iter().collect()
+                    }
+                    Step::Go(_) if line.is_empty() => Vec::new(),
+                    Step::Go(which) => {
+                        let (gone, _) = line.remove(which % line.len());
+                        expected.remove(&gone);
+                        found.remove(&gone);
+                        ids.remove(&gone).map_or_else(Vec::new, |id| ranges.release(id))
+                    }
+                };
+                model(&line, &mut expected);
+                for id in admitted {
+                    found.extend(ids.iter().find(|(_, known)| **known == id).map(|(who, _)| *who));
+                }
+                prop_assert_eq!(&found, &expected);
+            }
+        }
+    }
+}

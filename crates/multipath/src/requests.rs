@@ -1,0 +1,469 @@
+//! Requests: which path takes one, and what follows from the end of each attempt.
+//!
+//! Invariant: a request that waits takes a path as soon as one has credit for it, whatever has made the room: an answer, a
+//! path that joins, or one that is given more credit.
+//!
+//! A request takes a path when its turn comes and a path has credit, not when it is submitted (late binding). All requests
+//! may be carried out twice without harm, so what was in flight on a session that ends goes over another path; and a request
+//! that is late on one path is hedged: the first answer counts. The other copy of a write is aborted then, since it could
+//! land on newer data; it keeps its range until it has ended, or its session is settled. The other copy of a read runs to
+//! its end.
+
+pub mod disposition;
+pub mod end;
+mod hedging;
+pub mod history;
+mod outcome;
+mod output;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+pub use output::{AttemptId, Failure, Output, Report, RequestId};
+pub use request::RequestSpec;
+
+use crate::ids::PathId;
+use crate::paths::access::Access;
+use crate::paths::hedge::HedgePolicy;
+use crate::paths::selector::PathSelector;
+use crate::paths::{Credit, PathPermit};
+use crate::slab::Slab;
+use end::End;
+use history::Pauses;
+use request::{Attempt, Hedge, Request, State, Waiting};
+
+/// Limits of the requests of a disk.
+#[derive(Clone, Debug)]
+pub struct RequestLimits {
+    /// What all paths together may have in flight.
+    pub total: Credit,
+    /// How long a request is retried whose error may pass by itself.
+    pub retry_timeout: Duration,
+    /// The same after ABORTED COMMAND and damaged data, for which the command itself may be the reason.
+    pub aborted_timeout: Duration,
+    /// Pauses between retries.
+    pub pauses: Pauses,
+    /// UNIT ATTENTIONs in a row after which a request fails.
+    pub max_attentions: u32,
+    /// When a request is hedged.
+    pub hedge: HedgePolicy,
+    /// Whether requests wait for their class before they take a path.
+    pub is_shaped: bool,
+}
+
+/// The end of an attempt that was not lost with its path.
+#[derive(Clone, Debug)]
+pub struct AttemptEnd<E> {
+    /// What it is.
+    pub end: End,
+    /// State of the port, if the sense data may be about the port.
+    pub access: Option<Access>,
+    /// The error, unless the attempt has succeeded.
+    pub error: Option<E>,
+    /// Whether the command may have been executed although it failed.
+    pub may_have_executed: bool,
+}
+
+/// The requests of one disk, their attempts, and the paths that they take.
+///
+/// After any call that takes `&mut self`, drain [`poll_output`](Self::poll_output), and call
+/// [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout).
+#[derive(Clone, Debug)]
+pub struct Requests<E> {
+    limits: RequestLimits,
+    selector: PathSelector,
+    requests: Slab<Request<E>>,
+    attempts: Slab<Attempt>,
+    attempts_so_far: u64,
+    queue: VecDeque<Waiting>,
+    timers: BTreeSet<(Instant, RequestId)>,
+    outputs: VecDeque<Output<E>>,
+    /// Sessions that were lost while no suspect was alone on them.
+    plain_losses: u64,
+    /// Why requests are refused.
+    refusal: Option<E>,
+    ports: Ports,
+}
+
+/// What is known of the ports of the unit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ports {
+    /// The unit reports the states of its port groups.
+    follows_access: bool,
+    /// Sessions are opened at other portals where no port serves the unit.
+    looks_for_ports: bool,
+    /// Requests wait for memory, so that the paths are not idle for want of work.
+    has_backlog: bool,
+}
+
+impl<E: Clone> Requests<E> {
+    /// Makes the requests of a disk that has no path yet.
+    pub fn new(limits: RequestLimits) -> Self {
+        let selector = PathSelector::new(limits.total, limits.hedge);
+        Self {
+            limits,
+            selector,
+            requests: Slab::default(),
+            attempts: Slab::default(),
+            attempts_so_far: 0,
+            queue: VecDeque::new(),
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            plain_losses: 0,
+            refusal: None,
+            ports: Ports::default(),
+        }
+    }
+
+    /// Returns what is to be done next.
+    pub fn poll_output(&mut self) -> Option<Output<E>> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Returns what is in flight on each path, and how good it is.
+    pub const fn paths(&self) -> &PathSelector {
+        &self.selector
+    }
+
+    /// Returns whether requests wait for a path.
+    pub fn has_backlog(&self) -> bool {
+        !self.queue.is_empty() || self.ports.has_backlog
+    }
+
+    /// Says whether requests wait for memory before they are submitted.
+    pub const fn set_backlog(&mut self, has_backlog: bool) {
+        self.ports.has_backlog = has_backlog;
+    }
+
+    /// Says whether the unit reports the states of its port groups.
+    pub const fn set_follows_access(&mut self, follows: bool) {
+        self.ports.follows_access = follows;
+    }
+
+    /// Says whether sessions are opened at other portals where no port serves the unit.
+    pub const fn set_looks_for_ports(&mut self, looks: bool) {
+        self.ports.looks_for_ports = looks;
+    }
+
+    /// Adds a path, which requests may take immediately. Requests are not refused any more.
+    pub fn add_path(&mut self, path: PathId, credit: Credit, now: Instant) {
+        self.refusal = None;
+        self.selector.add(path, credit);
+        self.dispatch(now);
+    }
+
+    /// Sets what may be in flight on a path by the plan for its session.
+    pub fn set_credit(&mut self, path: PathId, credit: Credit, now: Instant) {
+        self.selector.set_credit(path, credit);
+        self.dispatch(now);
+    }
+
+    /// Sets the access states of the ports of paths. Requests that pause may be taken by a port that has changed.
+    pub fn set_access(&mut self, all: impl IntoIterator<Item = (PathId, Access)>, now: Instant) {
+        let mut has_changed = false;
+        for (path, access) in all {
+            has_changed |= self.selector.set_access(path, access);
+        }
+        if !has_changed {
+            return;
+        }
+        let pausing: Vec<_> = self.requests.keys().map(RequestId).collect();
+        for request in pausing {
+            self.end_pause(request, true, now);
+        }
+        self.dispatch(now);
+    }
+
+    /// Closes a path: it takes nothing more. [`Output::PathDrained`] follows when nothing is in flight there.
+    pub fn close_path(&mut self, path: PathId) {
+        self.selector.close(path);
+        self.check_drained(path);
+    }
+
+    /// Removes a closed path that has drained.
+    pub fn remove_path(&mut self, path: PathId) {
+        self.selector.remove(path);
+    }
+
+    /// Refuses requests, for this reason: those that wait, and those that come until a path is added. Attempts in flight go
+    /// on.
+    pub fn refuse(&mut self, why: &E, now: Instant) {
+        self.refusal = Some(why.clone());
+        self.queue.clear();
+        let all: Vec<_> = self.requests.keys().map(RequestId).collect();
+        for id in all {
+            let Some(record) = self.requests.get_mut(id.0) else { continue };
+            match record.state {
+                State::InFlight => {
+                    if record.hedge == Hedge::Queued {
+                        record.hedge = Hedge::None;
+                    }
+                    continue;
+                }
+                State::Pausing { permit } => self.selector.release(&permit),
+                State::Charging { .. } | State::Queued => {}
+            }
+            let failure = record.refused(why.clone());
+            self.complete(id, Err(failure), now);
+        }
+    }
+
+    /// Submits a request.
+    pub fn submit(&mut self, spec: RequestSpec, now: Instant) -> RequestId {
+        let state = if self.limits.is_shaped {
+            State::Charging { since: now, is_retry: false }
+        } else {
+            State::Queued
+        };
+        let request = RequestId(self.requests.insert(Request::new(spec, state, now)));
+        if let Some(why) = self.refusal.clone() {
+            self.complete(request, Err(Failure::Refused(why)), now);
+        } else if self.limits.is_shaped {
+            self.outputs.push_back(Output::Charge { request, len: spec.len });
+        } else {
+            self.enqueue(request, false, now);
+        }
+        request
+    }
+
+    /// The request has waited for its class, and may take a path.
+    pub fn charged(&mut self, request: RequestId, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if let Hedge::Charging { is_stuck } = record.hedge {
+            return self.place_hedge(request, is_stuck, now);
+        }
+        let State::Charging { since, is_retry } = record.state else { return };
+        if is_retry {
+            record.history().waited_in_class(now.saturating_duration_since(since));
+        }
+        self.enqueue(request, is_retry, now);
+    }
+
+    /// The caller has lost interest in a request: what was not sent is not sent, and what was sent is aborted.
+    pub fn cancel(&mut self, request: RequestId, now: Instant) {
+        let Some(record) = self.requests.get(request.0) else { return };
+        let held = match record.state {
+            State::Pausing { permit } => Some(permit),
+            State::Charging { .. } | State::Queued | State::InFlight => None,
+        };
+        for attempt in record.attempts.clone() {
+            self.outputs.push_back(Output::Abort(attempt));
+        }
+        self.forget(request);
+        if let Some(permit) = held {
+            self.release(&permit, now);
+        }
+    }
+
+    /// An attempt has ended at the unit, or without its session. An attempt that is unknown, or has ended before, changes
+    /// nothing.
+    pub fn ended(&mut self, attempt: AttemptId, end: AttemptEnd<E>, now: Instant) {
+        let Some(record) = self.attempts.remove(attempt.0) else { return };
+        let Attempt { request, permit, .. } = record;
+        let path = permit.path();
+        let Some(request) = request else {
+            if end.end == End::Good {
+                self.selector.answered(&permit, now);
+            } else {
+                self.selector.release(&permit);
+            }
+            return self.released(path, now);
+        };
+        if let Some(record) = self.requests.get_mut(request.0) {
+            record.attempts.retain(|other| *other != attempt);
+        }
+        if end.end == End::Good {
+            self.selector.answered(&permit, now);
+            self.complete(request, Ok(attempt), now);
+            return self.released(path, now);
+        }
+        self.failed(request, permit, end, now);
+    }
+
+    /// A path was lost, with all attempts in flight there. `unsent` are those whose commands had not been sent. The other ones
+    /// may still be executed.
+    pub fn path_lost(&mut self, path: PathId, error: &E, unsent: &[AttemptId], now: Instant) {
+        if !self.selector.is_alone(path) {
+            self.plain_losses += 1;
+        }
+        let was_alone = self.selector.is_alone(path);
+        self.selector.remove(path);
+        // A path that was to be closed has to do until there is another one.
+        self.selector.reopen_if_none_is_left();
+        let mut lost: Vec<_> = self
+            .attempts
+            .keys()
+            .filter_map(|key| {
+                let attempt = self.attempts.get(key).filter(|attempt| attempt.path() == path)?;
+                Some((attempt.order, AttemptId(key)))
+            })
+            .collect();
+        lost.sort_unstable();
+        for (_, attempt) in lost {
+            let request = self.attempts.remove(attempt.0).and_then(|attempt| attempt.request);
+            if let Some(request) = request {
+                let was_sent = !unsent.contains(&attempt);
+                self.attempt_lost(request, attempt, error, (was_sent, was_alone), now);
+            }
+        }
+        self.dispatch(now);
+    }
+
+    /// Time has passed: pauses end, and requests in flight may be late.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, request)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.timers.pop_first();
+            let Some(record) = self.requests.get_mut(request.0) else { continue };
+            record.timer = None;
+            match record.state {
+                State::Pausing { .. } => self.end_pause(request, false, now),
+                State::InFlight => self.check_hedge(request, now),
+                State::Charging { .. } | State::Queued => {}
+            }
+        }
+        // A path may have fallen silent by time alone, so that another one is the best now.
+        self.dispatch(now);
+    }
+
+    fn enqueue(&mut self, request: RequestId, is_first: bool, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        record.state = State::Queued;
+        let requirements = record.requirements();
+        let waiting = Waiting { request, requirements, is_hedge: false };
+        // Most requests find a path with credit, and an empty line.
+        if self.queue.is_empty() && !requirements.is_alone {
+            self.selector.unreserve();
+            if let Some(path) = self.selector.pick(record.spec.len, requirements, now) {
+                return self.start(path, waiting, now);
+            }
+        }
+        if is_first {
+            self.queue.push_front(waiting);
+        } else {
+            self.queue.push_back(waiting);
+        }
+        self.dispatch(now);
+    }
+
+    /// Gives paths to the requests that wait, in their order. A request that only must not take the path which has credit, or
+    /// must be alone on one, does not hold up the others.
+    fn dispatch(&mut self, now: Instant) {
+        self.selector.unreserve();
+        let mut at = 0;
+        while let Some(waiting) = self.queue.get(at).copied() {
+            let Some(record) = self.requests.get(waiting.request.0) else {
+                self.queue.remove(at);
+                continue;
+            };
+            let (len, requirements) = (record.spec.len, waiting.requirements);
+            if let Some(path) = self.selector.pick(len, requirements, now) {
+                self.queue.remove(at);
+                self.start(path, waiting, now);
+                continue;
+            }
+            if requirements.is_alone {
+                self.selector.reserve(now);
+            } else if requirements.avoid.is_none() {
+                return;
+            }
+            at += 1;
+        }
+    }
+
+    /// Starts an attempt over a path.
+    fn start(&mut self, path: PathId, waiting: Waiting, now: Instant) {
+        let Waiting { request, requirements, is_hedge } = waiting;
+        let is_crowded = self.has_backlog();
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let len = record.spec.len;
+        let Some(permit) = self.selector.take(path, len, requirements, is_crowded, now) else {
+            return;
+        };
+        if is_hedge {
+            record.hedge = Hedge::None;
+        } else {
+            record.state = State::InFlight;
+        }
+        self.send(request, permit, is_hedge);
+        if !is_hedge && !requirements.is_alone {
+            self.arm_hedge(request, now);
+        }
+    }
+
+    fn send(&mut self, request: RequestId, permit: PathPermit, is_hedge: bool) {
+        let order = self.attempts_so_far;
+        self.attempts_so_far += 1;
+        let attempt = Attempt { request: Some(request), permit, order };
+        let attempt = AttemptId(self.attempts.insert(attempt));
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        record.attempts.push(attempt);
+        let (path, is_short) = (permit.path(), record.is_short);
+        self.outputs.push_back(Output::Send { request, attempt, path, is_short, is_hedge });
+    }
+
+    /// A request has ended. Its other attempts go on without it: those that write are aborted.
+    fn complete(
+        &mut self,
+        request: RequestId,
+        result: Result<AttemptId, Failure<E>>,
+        now: Instant,
+    ) {
+        let Some(record) = self.requests.get(request.0) else { return };
+        let (time, writes, others) =
+            (record.time(now), record.spec.writes, record.attempts.clone());
+        self.forget(request);
+        self.outputs.push_back(Output::Completed { request, result, time });
+        if writes {
+            self.outputs.extend(others.into_iter().map(Output::Abort));
+        }
+    }
+
+    fn forget(&mut self, request: RequestId) {
+        self.set_timer(request, None);
+        let Some(record) = self.requests.remove(request.0) else { return };
+        for attempt in &record.attempts {
+            if let Some(attempt) = self.attempts.get_mut(attempt.0) {
+                attempt.request = None;
+            }
+        }
+        let is_queued = matches!(record.state, State::Queued) || record.hedge == Hedge::Queued;
+        if is_queued {
+            self.queue.retain(|waiting| waiting.request != request);
+        }
+    }
+
+    fn set_timer(&mut self, request: RequestId, at: Option<Instant>) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if let Some(before) = std::mem::replace(&mut record.timer, at) {
+            self.timers.remove(&(before, request));
+        }
+        self.timers.extend(at.map(|at| (at, request)));
+    }
+
+    fn release(&mut self, permit: &PathPermit, now: Instant) {
+        self.selector.release(permit);
+        self.released(permit.path(), now);
+    }
+
+    /// A request has left a path.
+    fn released(&mut self, path: PathId, now: Instant) {
+        self.dispatch(now);
+        self.check_drained(path);
+    }
+
+    fn check_drained(&mut self, path: PathId) {
+        if self.selector.is_closing(path) && self.selector.in_flight(path) == 0 {
+            self.outputs.push_back(Output::PathDrained(path));
+        }
+    }
+}

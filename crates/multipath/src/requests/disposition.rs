@@ -1,0 +1,180 @@
+//! What follows from the end of an attempt: one table for every kind of request and every end.
+//!
+//! | end | of a disk | of a unit over one session |
+//! |---|---|---|
+//! | success | complete | complete |
+//! | UNIT ATTENTION, deferred error | retry immediately, a few times | the same |
+//! | taken back before it was sent | retry immediately | the same |
+//! | INVALID COMMAND OPERATION CODE of a command of 16 bytes | retry in 10 bytes | the same |
+//! | the port does not serve the unit, and another one does | failover immediately | |
+//! | the port does not serve the unit, and none does | pause, if other ports are looked for; otherwise the path is set aside | pause while the port changes its state |
+//! | BUSY, TASK SET FULL, becoming ready | pause | pause, a few times |
+//! | TASK ABORTED, timed out | pause | fail |
+//! | ABORTED COMMAND | pause, for a shorter time | pause, a few times |
+//! | damaged data | pause, for a shorter time | fail |
+//! | another unit | the path is set aside, if there is another one | fail |
+//! | session or connection lost | retry over the next path | fail |
+//! | RESERVATION CONFLICT | fail, with what the unit says of the reservation | the same |
+//! | any other | fail | fail |
+
+use iscsi_pdu::scsi::AccessState;
+
+use super::end::End;
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Scope {
+    /// A disk, which has other paths, or gets them.
+    Disk,
+    /// A unit over one session.
+    Unit,
+}
+
+/// What else decides: the request so far, and the other paths.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Facts {
+    /// Any disk knows the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about
+    /// the port.
+    pub is_plain: bool,
+    /// A shorter form of the command exists.
+    pub can_shorten: bool,
+    /// The request may still be retried after a UNIT ATTENTION.
+    pub attentions_left: bool,
+    /// The request may still pause ([`Scope::Unit`]).
+    pub pauses_left: bool,
+    /// The port may still take time to change its state ([`Scope::Unit`]).
+    pub transition_left: bool,
+    /// Fewer ports in a row have refused the request than give reason to pause.
+    pub refusals_left: bool,
+    /// The unit reports the states of its port groups.
+    pub follows_access: bool,
+    /// Another path that answers leads through a port that serves the unit.
+    pub others_serve: bool,
+    /// Another path takes requests.
+    pub has_other_path: bool,
+    /// Sessions are opened at other portals where no port serves the unit.
+    pub looks_for_ports: bool,
+}
+
+/// What follows from the end of an attempt.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Disposition {
+    /// The request has succeeded.
+    Complete,
+    /// The request has failed.
+    Fail,
+    /// The request has failed, and the unit can say more about the reservation that it met.
+    FailByReservation,
+    /// The same command goes over the same path again.
+    RetryImmediately,
+    /// The command goes over the same path again, in ten bytes.
+    RetryShorter,
+    /// The request goes over another port immediately.
+    Failover,
+    /// The request is retried after a pause, within this time limit; others come first on the path
+    /// meanwhile.
+    Pause(Limit),
+    /// The path takes nothing more, and the request goes over another one.
+    SetPathAside,
+    /// The path is gone, or one of its connections; the request goes over whichever path has room.
+    NextPath,
+}
+
+/// How long a request is retried.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Limit {
+    /// As long as the disk waits for errors that may pass.
+    RetryTimeout,
+    /// Shorter: the command itself, or the link, may be the reason.
+    AbortedTimeout,
+    /// A number of pauses.
+    Pauses,
+    /// The time that a port may take to change its state.
+    Transition,
+}
+
+/// Returns what follows from `end`.
+pub const fn dispose(end: End, scope: Scope, facts: &Facts) -> Disposition {
+    match end {
+        End::Good => Disposition::Complete,
+        End::Withdrawn => Disposition::RetryImmediately,
+        End::Attention if facts.attentions_left => Disposition::RetryImmediately,
+        End::UnknownCommand if facts.can_shorten => Disposition::RetryShorter,
+        End::ReservationConflict => Disposition::FailByReservation,
+        End::Attention | End::UnknownCommand | End::Refused | End::NoAnswer => Disposition::Fail,
+        End::Busy
+        | End::TaskAborted
+        | End::BecomingReady
+        | End::Port(_)
+        | End::InvalidField
+        | End::AbortedCommand
+        | End::Damaged
+        | End::TimedOut
+        | End::ConnectionLost
+        | End::SessionLost
+        | End::OtherUnit => match scope {
+            Scope::Disk => of_disk(end, facts),
+            Scope::Unit => of_unit(end, facts),
+        },
+    }
+}
+
+const fn of_unit(end: End, facts: &Facts) -> Disposition {
+    let is_changing = matches!(end, End::Port(AccessState::Transitioning));
+    let passes = matches!(end, End::Busy | End::BecomingReady | End::AbortedCommand);
+    if is_changing && facts.transition_left {
+        Disposition::Pause(Limit::Transition)
+    } else if passes && facts.pauses_left {
+        Disposition::Pause(Limit::Pauses)
+    } else {
+        Disposition::Fail
+    }
+}
+
+const fn of_disk(end: End, facts: &Facts) -> Disposition {
+    if refuses_by_port(end, facts) && facts.refusals_left && facts.others_serve {
+        return Disposition::Failover;
+    }
+    if matches!(end, End::SessionLost | End::ConnectionLost) {
+        return Disposition::NextPath;
+    }
+    // A port that changes its state is about to serve the unit, or not.
+    let passes = matches!(
+        end,
+        End::Busy
+            | End::TaskAborted
+            | End::BecomingReady
+            | End::TimedOut
+            | End::Port(AccessState::Transitioning)
+    );
+    let is_of_path = matches!(end, End::Port(_) | End::OtherUnit);
+    if passes || is_of_path && awaits_port(facts) {
+        return Disposition::Pause(Limit::RetryTimeout);
+    }
+    if matches!(end, End::AbortedCommand | End::Damaged) {
+        return Disposition::Pause(Limit::AbortedTimeout);
+    }
+    // LOGICAL UNIT OFFLINE may be about the unit itself.
+    let is_useless = is_of_path && !matches!(end, End::Port(AccessState::Offline));
+    if is_useless && facts.has_other_path {
+        return Disposition::SetPathAside;
+    }
+    Disposition::Fail
+}
+
+/// Whether the port has refused the command, where the unit reports the states of its ports.
+pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
+    let is_refused = matches!(end, End::Port(_));
+    // A port that answers so to what the unit knows is out of use, if another one takes it.
+    let is_senseless = matches!(end, End::InvalidField) && facts.is_plain && facts.others_serve;
+    facts.follows_access && (is_refused || is_senseless)
+}
+
+/// Whether a port that serves the unit may come, while none does.
+const fn awaits_port(facts: &Facts) -> bool {
+    let none_serves = !facts.has_other_path || facts.follows_access && !facts.others_serve;
+    none_serves && (facts.looks_for_ports || facts.follows_access)
+}
+
+#[cfg(test)]
+mod tests;

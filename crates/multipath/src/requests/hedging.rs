@@ -1,0 +1,99 @@
+//! Hedging: a second copy of a request that is late on its path.
+
+use std::time::Instant;
+
+use super::Requests;
+use super::output::{Output, RequestId};
+use super::request::{Hedge, State, Waiting};
+use crate::paths::Requirements;
+
+impl<E: Clone> Requests<E> {
+    /// The memory for a second copy of a read is reserved, or is not free.
+    pub fn reserved(&mut self, request: RequestId, is_reserved: bool, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let Hedge::Reserving { is_stuck } = record.hedge else { return };
+        if is_reserved {
+            self.charge_hedge(request, is_stuck, now);
+        } else {
+            self.arm_hedge(request, now);
+        }
+    }
+
+    /// Checks the request when it is late, if there is another path.
+    pub(super) fn arm_hedge(&mut self, request: RequestId, now: Instant) {
+        let Some((path, _)) = self.only_attempt(request) else { return };
+        if self.selector.is_only(path) {
+            return;
+        }
+        let late = self.selector.late_after(path);
+        if let Some(record) = self.requests.get_mut(request.0) {
+            record.hedge = Hedge::Checked;
+        }
+        self.set_timer(request, now.checked_add(late));
+    }
+
+    /// The request is late. It is hedged if a path is idle, and waits for another path if it is stuck.
+    pub(super) fn check_hedge(&mut self, request: RequestId, now: Instant) {
+        let Some((path, begun)) = self.only_attempt(request) else { return };
+        let is_stuck = now.saturating_duration_since(begun) >= self.selector.stuck_after(path);
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if record.hedge != Hedge::Checked {
+            return;
+        }
+        if record.spec.writes {
+            // It sends the pages of the first copy.
+            return self.charge_hedge(request, is_stuck, now);
+        }
+        record.hedge = Hedge::Reserving { is_stuck };
+        let (len, waits) = (record.spec.len, is_stuck && record.spec.can_double);
+        self.outputs.push_back(Output::Reserve { request, len, waits });
+    }
+
+    fn charge_hedge(&mut self, request: RequestId, is_stuck: bool, now: Instant) {
+        if !self.limits.is_shaped {
+            return self.place_hedge(request, is_stuck, now);
+        }
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        record.hedge = Hedge::Charging { is_stuck };
+        self.outputs.push_back(Output::Charge { request, len: record.spec.len });
+    }
+
+    /// The second copy may go, if there is a path for it.
+    pub(super) fn place_hedge(&mut self, request: RequestId, is_stuck: bool, now: Instant) {
+        let Some((path, _)) = self.only_attempt(request) else { return };
+        let requirements = Requirements { avoid: Some(path), is_alone: false };
+        let waiting = Waiting { request, requirements, is_hedge: true };
+        // Requests that wait come before a second copy of one that does not.
+        let idle = if self.has_backlog() { None } else { self.selector.idle(path, now) };
+        if let Some(idle) = idle {
+            return self.start(idle, waiting, now);
+        }
+        if !is_stuck {
+            self.outputs.push_back(Output::Unreserve(request));
+            return self.arm_hedge(request, now);
+        }
+        if let Some(record) = self.requests.get_mut(request.0) {
+            record.hedge = Hedge::Queued;
+        }
+        self.queue.push_back(waiting);
+        self.dispatch(now);
+    }
+
+    /// The request is not in flight any more, so nothing is hedged.
+    pub(super) fn drop_hedge(&mut self, request: RequestId) {
+        self.set_timer(request, None);
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if std::mem::replace(&mut record.hedge, Hedge::None) == Hedge::Queued {
+            self.queue.retain(|waiting| waiting.request != request);
+        }
+    }
+
+    /// The path and the beginning of the attempt in flight, if there is one only.
+    fn only_attempt(&self, request: RequestId) -> Option<(crate::PathId, Instant)> {
+        let record = self.requests.get(request.0)?;
+        let State::InFlight = record.state else { return None };
+        let [attempt] = record.attempts.as_slice() else { return None };
+        let attempt = self.attempts.get(attempt.0)?;
+        Some((attempt.path(), attempt.permit.taken_at()))
+    }
+}

@@ -1,0 +1,301 @@
+//! What one request has been through, and whether another attempt is worth it.
+//!
+//! What a unit does not take now is retried for as long as the disk waits for errors that may pass. A request of a session
+//! that ended goes over the next session, however often that happens, unless the request itself ends the sessions. Of many
+//! requests that were in flight on a lost session, the guilty one is not known. So a request that was there three times in
+//! a row is sent alone on its session from then on, and one that then ends five more in a row fails. Where sessions end
+//! without a suspect alone on them as well, the line is as likely, and it takes more to prove it.
+
+use std::time::{Duration, Instant};
+
+/// After this number of losses in a row, a request is sent alone.
+const SUSPECT: u32 = 3;
+/// After this number of losses while alone, a request fails.
+const GUILTY: u32 = 5;
+/// Each loss that no suspect explains raises that limit by this.
+const DOUBT: u32 = 3;
+/// The limit is raised by this at most.
+const MAX_DOUBT: u32 = 15;
+/// More losses than this in a row are never worth another attempt.
+const MAX_LOSSES: u32 = 100;
+/// Number of ports in a row that refuse a request before it pauses.
+const MAX_REFUSALS: u32 = 8;
+
+/// Pauses between retries: each is twice as long as the one before, up to a limit.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Pauses {
+    /// The first pause.
+    pub first: Duration,
+    /// The longest pause.
+    pub max: Duration,
+}
+
+impl Pauses {
+    /// Returns the pause that follows `count` earlier ones.
+    pub fn after(self, count: u32) -> Duration {
+        self.first.saturating_mul(2u32.saturating_pow(count)).min(self.max)
+    }
+}
+
+/// How the attempts of a request have failed. `E` is the error of an attempt.
+#[derive(Clone, Debug)]
+pub struct History<E> {
+    /// The last error after which the request may have been executed.
+    executed: Option<E>,
+    held: Option<Held>,
+    /// Sessions that were lost under the request, whether or not it had been sent.
+    losses: u32,
+    suspicion: Suspicion,
+    /// Ports that have refused it in a row, without a pause between them.
+    refusals: u32,
+}
+
+/// The unit does not take the request now.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    since: Instant,
+    /// The limit that counts now, and since when it does.
+    limit: Duration,
+    limit_since: Instant,
+    pauses: u32,
+}
+
+/// Whether a request is what ends the sessions that it is sent over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Suspicion {
+    /// Sessions that the request had been sent over.
+    losses: u32,
+    /// Number of those where nothing else was in flight.
+    alone: u32,
+    /// Sessions that had been lost without a suspect alone on them, before the request first was.
+    plain_losses: u64,
+}
+
+/// What follows from a loss.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AfterLoss {
+    /// Another attempt.
+    Retry,
+    /// The request ends each session: it ended this number of sessions in a row with nothing else in flight.
+    EndsSessions(u32),
+    /// There have been too many losses.
+    GiveUp,
+}
+
+impl<E> Default for History<E> {
+    fn default() -> Self {
+        Self { executed: None, held: None, losses: 0, suspicion: Suspicion::default(), refusals: 0 }
+    }
+}
+
+impl<E> History<E> {
+    /// Whether the request must be alone on its path.
+    pub const fn is_suspect(&self) -> bool {
+        self.suspicion.losses >= SUSPECT
+    }
+
+    /// How many sessions the request has ended alone.
+    pub const fn ended_alone(&self) -> u32 {
+        self.suspicion.alone
+    }
+
+    /// Whether another port is tried immediately if one refuses the request: not for ever, where each port that is said to
+    /// serve the unit refuses.
+    pub const fn refusals_left(&self) -> bool {
+        self.refusals + 1 < MAX_REFUSALS
+    }
+
+    /// A port has refused the request.
+    pub const fn count_refusal(&mut self) {
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// An attempt has failed after which the request may have been executed.
+    pub fn may_have_executed(&mut self, error: E) {
+        self.executed = Some(error);
+    }
+
+    /// Takes the last error after which the request may have been executed.
+    pub const fn take_executed(&mut self) -> Option<E> {
+        self.executed.take()
+    }
+
+    /// The unit has answered, so the request need not be what ends sessions.
+    pub fn answered(&mut self) {
+        self.suspicion = Suspicion::default();
+    }
+
+    /// Begins a pause, and returns its length; `None` if the request has been retried for long enough: for `limit`, or for
+    /// `total` with whatever limits.
+    pub fn pause(
+        &mut self,
+        pauses: Pauses,
+        limit: Duration,
+        total: Duration,
+        now: Instant,
+    ) -> Option<Duration> {
+        let held = self.held.get_or_insert(Held { since: now, limit, limit_since: now, pauses: 0 });
+        if held.limit != limit {
+            (held.limit, held.limit_since) = (limit, now);
+        }
+        let pause = pauses.after(held.pauses);
+        held.pauses = held.pauses.saturating_add(1);
+        let is_over = |since: Instant, limit| {
+            now.saturating_duration_since(since).saturating_add(pause) > limit
+        };
+        if is_over(held.limit_since, limit) || is_over(held.since, total) {
+            return None;
+        }
+        self.refusals = 0;
+        Some(pause)
+    }
+
+    /// A port was found in another state during a pause: it may take the request now, and pauses begin again.
+    pub const fn shorten_pauses(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.pauses = 0;
+        }
+    }
+
+    /// The next attempt waited for the class of the request: the unit has nothing to do with that time.
+    pub fn waited_in_class(&mut self, time: Duration) {
+        if let Some(held) = &mut self.held {
+            let later = |at: Instant| at.checked_add(time).unwrap_or(at);
+            (held.since, held.limit_since) = (later(held.since), later(held.limit_since));
+        }
+    }
+
+    /// A session or connection was lost under the request. `was_sent` says whether the request may have been executed,
+    /// `plain_losses` how many sessions were lost so far without a suspect alone on them.
+    pub fn lost(&mut self, was_sent: bool, was_alone: bool, plain_losses: u64) -> AfterLoss {
+        self.losses = self.losses.saturating_add(1);
+        // Over the next session the unit may take it immediately.
+        self.held = None;
+        if was_sent {
+            self.suspicion.add(was_alone, plain_losses);
+            if self.suspicion.is_proven(plain_losses) {
+                return AfterLoss::EndsSessions(self.suspicion.alone);
+            }
+        }
+        if self.losses < MAX_LOSSES { AfterLoss::Retry } else { AfterLoss::GiveUp }
+    }
+}
+
+impl Suspicion {
+    const fn add(&mut self, was_alone: bool, plain_losses: u64) {
+        self.losses = self.losses.saturating_add(1);
+        if was_alone {
+            if self.alone == 0 {
+                self.plain_losses = plain_losses;
+            }
+            self.alone += 1;
+        }
+    }
+
+    fn is_proven(&self, plain_losses: u64) -> bool {
+        let others = u32::try_from(plain_losses.saturating_sub(self.plain_losses));
+        let doubt = DOUBT.saturating_mul(others.unwrap_or(MAX_DOUBT)).min(MAX_DOUBT);
+        self.alone >= GUILTY + doubt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSES: Pauses = Pauses { first: Duration::from_millis(10), max: Duration::from_secs(1) };
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// All times are counted from it.
+    #[expect(clippy::disallowed_methods, reason = "some time to count from")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_limit() {
+        let pauses = [0, 1, 2, 6, 7, 100, u32::MAX].map(|count| PAUSES.after(count));
+        assert_eq!(pauses.map(|pause| pause.as_millis()), [10, 20, 40, 640, 1000, 1000, 1000]);
+    }
+
+    #[test]
+    fn a_request_is_held_as_long_as_its_limits_allow() {
+        let start = start();
+        let mut history = History::<()>::default();
+        let (mut now, mut waited) = (start, Duration::ZERO);
+        while let Some(pause) = history.pause(PAUSES, MINUTE, MINUTE, now) {
+            now += pause;
+            waited += pause;
+        }
+        assert!(waited <= MINUTE && waited + PAUSES.max > MINUTE, "{waited:?}");
+        // A shorter limit counts from the moment when it begins to.
+        let mut history = History::<()>::default();
+        assert!(history.pause(PAUSES, MINUTE, MINUTE, start).is_some());
+        let later = start + MINUTE / 2;
+        let short = Duration::from_secs(5);
+        assert!(history.pause(PAUSES, short, MINUTE, later).is_some());
+        assert!(history.pause(PAUSES, short, MINUTE, later + short).is_none());
+    }
+
+    #[test]
+    fn the_time_in_the_class_does_not_count() {
+        let start = start();
+        let mut history = History::<()>::default();
+        assert!(history.pause(PAUSES, MINUTE, MINUTE, start).is_some());
+        history.waited_in_class(MINUTE * 2);
+        assert!(history.pause(PAUSES, MINUTE, MINUTE, start + MINUTE * 2).is_some());
+        history.waited_in_class(Duration::MAX);
+    }
+
+    /// Sessions that are lost with the request alone on them, after so many plain losses each.
+    fn losses_until_proven(plain_per_loss: u64) -> Option<u32> {
+        let mut history = History::<()>::default();
+        let mut plain = 0;
+        for loss in 1..MAX_LOSSES {
+            let was_alone = history.is_suspect();
+            plain += if was_alone { plain_per_loss } else { 1 };
+            match history.lost(true, was_alone, plain) {
+                AfterLoss::Retry => {}
+                AfterLoss::EndsSessions(_) => return Some(loss),
+                AfterLoss::GiveUp => return None,
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_request_that_ends_sessions_alone_is_proven_guilty() {
+        assert_eq!(losses_until_proven(0), Some(SUSPECT + GUILTY));
+        // On a line that drops by itself as often, it takes more.
+        assert_eq!(losses_until_proven(1), Some(SUSPECT + GUILTY + MAX_DOUBT));
+    }
+
+    #[test]
+    fn an_answer_acquits_and_what_was_not_sent_is_no_evidence() {
+        let mut history = History::<()>::default();
+        for _ in 0..SUSPECT {
+            assert_eq!(history.lost(true, false, 0), AfterLoss::Retry);
+        }
+        assert!(history.is_suspect());
+        history.answered();
+        assert!(!history.is_suspect());
+        for _ in 0..MAX_LOSSES - SUSPECT - 1 {
+            assert_eq!(history.lost(false, false, 0), AfterLoss::Retry);
+        }
+        assert!(!history.is_suspect());
+        assert_eq!(history.lost(false, false, 0), AfterLoss::GiveUp);
+    }
+
+    #[test]
+    fn ports_that_refuse_in_a_row_are_counted_until_a_pause() {
+        let mut history = History::<()>::default();
+        let mut refused = 0;
+        while history.refusals_left() {
+            history.count_refusal();
+            refused += 1;
+        }
+        assert_eq!(refused, MAX_REFUSALS - 1);
+        assert!(history.pause(PAUSES, MINUTE, MINUTE, start()).is_some());
+        assert!(history.refusals_left());
+    }
+}

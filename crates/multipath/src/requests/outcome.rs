@@ -1,0 +1,273 @@
+//! What follows from the end of an attempt, applied.
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::AccessState;
+
+use super::disposition::{Disposition, Facts, Limit, Scope, dispose, refuses_by_port};
+use super::end::End;
+use super::history::AfterLoss;
+use super::output::{AttemptId, Failure, Output, Report, RequestId};
+use super::request::State;
+use super::{AttemptEnd, RequestLimits, Requests};
+use crate::ids::PathId;
+use crate::paths::PathPermit;
+
+impl<E: Clone> Requests<E> {
+    /// Decides what follows from the failure of an attempt, and applies it.
+    pub(super) fn failed(
+        &mut self,
+        request: RequestId,
+        permit: PathPermit,
+        end: AttemptEnd<E>,
+        now: Instant,
+    ) {
+        let path = permit.path();
+        let Some(facts) = self.facts(request, path, now) else { return };
+        let disposition = dispose(end.end, Scope::Disk, &facts);
+        if let Some(access) = end.access.filter(|_| refuses_by_port(end.end, &facts)) {
+            self.selector.set_access(path, access);
+            self.outputs.push_back(Output::PortRefused(path, access));
+            if let Some(record) = self.requests.get_mut(request.0) {
+                record.history().count_refusal();
+            }
+        }
+        let awaits_port = matches!(disposition, Disposition::Pause(_))
+            && matches!(end.end, End::Port(_) | End::OtherUnit)
+            && end.end != End::Port(AccessState::Transitioning);
+        if awaits_port {
+            self.outputs.push_back(Output::PortNeeded);
+        }
+        let is_last_copy =
+            self.requests.get(request.0).is_some_and(|record| record.attempts.is_empty());
+        let stays =
+            matches!(disposition, Disposition::RetryImmediately | Disposition::RetryShorter);
+        if stays {
+            self.retry_here(request, permit, end.end);
+        } else if !is_last_copy {
+            self.copy_failed(request, permit, disposition, end, now);
+        } else if let Disposition::Pause(limit) = disposition {
+            self.pause(request, permit, limit, end, now);
+        } else {
+            self.leave(request, permit, disposition, end, now);
+        }
+    }
+
+    fn facts(&self, request: RequestId, path: PathId, now: Instant) -> Option<Facts> {
+        let record = self.requests.get(request.0)?;
+        Some(Facts {
+            is_plain: record.spec.is_plain,
+            can_shorten: record.spec.can_shorten && !record.is_short,
+            attentions_left: record.attentions < self.limits.max_attentions,
+            refusals_left: record.refusals_left(),
+            follows_access: self.ports.follows_access,
+            others_serve: self.selector.others_serve(path, now),
+            has_other_path: !self.selector.is_last(path),
+            looks_for_ports: self.ports.looks_for_ports,
+            ..Facts::default()
+        })
+    }
+
+    /// Sends the command over the same path again, in its place there.
+    fn retry_here(&mut self, request: RequestId, permit: PathPermit, end: End) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if end == End::Attention {
+            record.attentions += 1;
+            self.outputs.push_back(Output::Retried(permit.path()));
+        }
+        record.is_short |= end == End::UnknownCommand;
+        self.send(request, permit, false);
+    }
+
+    /// One of two copies has failed, and the other one decides about the request. Where the port has refused this one, the
+    /// request is hedged again.
+    fn copy_failed(
+        &mut self,
+        request: RequestId,
+        permit: PathPermit,
+        disposition: Disposition,
+        end: AttemptEnd<E>,
+        now: Instant,
+    ) {
+        if let Some(record) = self.requests.get_mut(request.0)
+            && let Some(error) = end.error.filter(|_| end.may_have_executed)
+        {
+            record.history().may_have_executed(error);
+        }
+        self.selector.release(&permit);
+        if disposition == Disposition::Failover {
+            self.arm_hedge(request, now);
+        }
+        self.released(permit.path(), now);
+    }
+
+    /// The request leaves the path: it goes over another one, or fails.
+    fn leave(
+        &mut self,
+        request: RequestId,
+        permit: PathPermit,
+        disposition: Disposition,
+        end: AttemptEnd<E>,
+        now: Instant,
+    ) {
+        let path = permit.path();
+        let was_alone = self.selector.is_alone(path);
+        self.selector.release(&permit);
+        let Some(error) = end.error else { return };
+        match disposition {
+            Disposition::Failover => {
+                self.outputs.push_back(Output::Retried(path));
+                self.retry(request, true, now);
+            }
+            Disposition::SetPathAside => {
+                if !self.selector.is_closing(path) {
+                    self.selector.close(path);
+                    self.outputs.push_back(Output::PathSetAside(path, error));
+                }
+                self.retry(request, false, now);
+            }
+            Disposition::NextPath => {
+                if end.end == End::SessionLost {
+                    // Nothing more is sent there; that the path is lost is reported next.
+                    self.selector.close(path);
+                }
+                self.lost(request, &error, (end.may_have_executed, was_alone), now);
+            }
+            Disposition::FailByReservation => {
+                self.complete(request, Err(Failure::Reservation(error)), now);
+            }
+            Disposition::Fail
+            | Disposition::Complete
+            | Disposition::Pause(_)
+            | Disposition::RetryImmediately
+            | Disposition::RetryShorter => {
+                self.complete(request, Err(Failure::Attempt(error)), now);
+            }
+        }
+        self.released(path, now);
+    }
+
+    /// The unit does not take the request now. It keeps its place on the path.
+    fn pause(
+        &mut self,
+        request: RequestId,
+        permit: PathPermit,
+        limit: Limit,
+        end: AttemptEnd<E>,
+        now: Instant,
+    ) {
+        let RequestLimits { retry_timeout, aborted_timeout, pauses, .. } = self.limits;
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let Some(error) = end.error else { return };
+        let limit = match limit {
+            Limit::AbortedTimeout => aborted_timeout.min(retry_timeout),
+            Limit::RetryTimeout | Limit::Pauses | Limit::Transition => retry_timeout,
+        };
+        if end.may_have_executed {
+            record.history().may_have_executed(error.clone());
+        } else {
+            record.history().answered();
+        }
+        self.selector.hold_up(permit.path(), now);
+        let Some(pause) = record.history().pause(pauses, limit, retry_timeout, now) else {
+            let error = record.history().take_executed().unwrap_or(error);
+            self.selector.release(&permit);
+            self.complete(request, Err(Failure::Attempt(error)), now);
+            return self.released(permit.path(), now);
+        };
+        record.state = State::Pausing { permit };
+        self.set_timer(request, now.checked_add(pause));
+        self.outputs.push_back(Output::Report(request, Report::Held(error, limit)));
+    }
+
+    /// Retries a request that pauses: its time has come, or a port was found in another state.
+    pub(super) fn end_pause(&mut self, request: RequestId, is_early: bool, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let State::Pausing { permit } = record.state else { return };
+        if is_early {
+            record.history().shorten_pauses();
+        }
+        self.set_timer(request, None);
+        self.selector.release(&permit);
+        self.outputs.push_back(Output::Retried(permit.path()));
+        self.retry(request, true, now);
+        self.released(permit.path(), now);
+    }
+
+    /// A path was lost with an attempt: `was_sent` says whether it may have been executed, `was_alone` whether nothing
+    /// else was in flight there.
+    pub(super) fn attempt_lost(
+        &mut self,
+        request: RequestId,
+        attempt: AttemptId,
+        error: &E,
+        (was_sent, was_alone): (bool, bool),
+        now: Instant,
+    ) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        record.attempts.retain(|other| *other != attempt);
+        if record.attempts.is_empty() {
+            return self.lost(request, error, (was_sent, was_alone), now);
+        }
+        // The other copy decides.
+        if was_sent {
+            record.history().may_have_executed(error.clone());
+        }
+    }
+
+    /// The last attempt of a request was lost with its session or connection.
+    fn lost(
+        &mut self,
+        request: RequestId,
+        error: &E,
+        (was_sent, was_alone): (bool, bool),
+        now: Instant,
+    ) {
+        let plain_losses = self.plain_losses;
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let history = record.history();
+        let next = history.lost(was_sent, was_alone, plain_losses);
+        let report = match history.ended_alone() {
+            0 if history.is_suspect() => Some(Report::SentAlone),
+            0 => None,
+            times => Some(Report::WasAlone(times, error.clone())),
+        };
+        if was_sent {
+            history.may_have_executed(error.clone());
+        }
+        match next {
+            AfterLoss::Retry => {
+                self.outputs.push_back(Output::Report(request, Report::Released));
+                let report = report.filter(|_| was_sent);
+                self.outputs.extend(report.map(|report| Output::Report(request, report)));
+                self.retry(request, false, now);
+            }
+            AfterLoss::EndsSessions(times) => {
+                let cause = error.clone();
+                self.complete(request, Err(Failure::EndsSessions { times, cause }), now);
+            }
+            AfterLoss::GiveUp => {
+                let error = history.take_executed().unwrap_or_else(|| error.clone());
+                self.complete(request, Err(Failure::Attempt(error)), now);
+            }
+        }
+    }
+
+    /// Sends a request again over whichever path has credit, after its class. One that goes first keeps its place in the
+    /// line.
+    pub(super) fn retry(&mut self, request: RequestId, is_first: bool, now: Instant) {
+        if let Some(why) = self.refusal.clone() {
+            let Some(record) = self.requests.get_mut(request.0) else { return };
+            let failure = record.refused(why);
+            return self.complete(request, Err(failure), now);
+        }
+        self.drop_hedge(request);
+        if self.limits.is_shaped {
+            let Some(record) = self.requests.get_mut(request.0) else { return };
+            record.state = State::Charging { since: now, is_retry: is_first };
+            self.outputs.push_back(Output::Charge { request, len: record.spec.len });
+        } else {
+            self.enqueue(request, is_first, now);
+        }
+    }
+}

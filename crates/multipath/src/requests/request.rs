@@ -1,0 +1,139 @@
+//! One request, and the attempts to carry it out.
+
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::history::History;
+use super::output::{AttemptId, Failure, RequestId};
+use crate::ids::PathId;
+use crate::paths::{PathPermit, Requirements};
+
+/// What has to be known of a request to carry it out.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestSpec {
+    /// Bytes that it moves.
+    pub len: u64,
+    /// Whether it changes blocks of the unit: a second copy of it is aborted when the first one is answered.
+    pub writes: bool,
+    /// Whether any disk knows the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about the port.
+    pub is_plain: bool,
+    /// Whether the command has a form of ten bytes that says the same.
+    pub can_shorten: bool,
+    /// Whether the limits of memory have room for a second copy. If not, a request that is stuck does not wait for it:
+    /// all others would wait for the end of the first copy.
+    pub can_double: bool,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum State {
+    /// It waits for its class.
+    Charging {
+        since: Instant,
+        /// Whether it goes before those that have not had a path yet.
+        is_retry: bool,
+    },
+    /// It waits for a path.
+    Queued,
+    /// At least one attempt is in flight.
+    InFlight,
+    /// It waits to be retried. It keeps its place on the path, so that no other request is refused there in its stead.
+    Pausing { permit: PathPermit },
+}
+
+/// How far a second copy of a request in flight has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Hedge {
+    /// The request is not hedged, or has two copies in flight.
+    None,
+    /// It is checked at the time of the request's timer.
+    Checked,
+    /// It waits for memory.
+    Reserving { is_stuck: bool },
+    /// It waits for its class.
+    Charging { is_stuck: bool },
+    /// It waits for a path.
+    Queued,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Request<E> {
+    pub(super) spec: RequestSpec,
+    pub(super) submitted: Instant,
+    pub(super) state: State,
+    pub(super) attempts: SmallVec<[AttemptId; 2]>,
+    pub(super) hedge: Hedge,
+    /// Most requests succeed at the first attempt.
+    pub(super) history: Option<Box<History<E>>>,
+    /// UNIT ATTENTIONs in a row.
+    pub(super) attentions: u32,
+    pub(super) is_short: bool,
+    /// The end of the pause, or the next check of the hedge.
+    pub(super) timer: Option<Instant>,
+}
+
+/// An attempt in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    /// `None` after the request has ended.
+    pub(super) request: Option<RequestId>,
+    pub(super) permit: PathPermit,
+    /// Greater than that of all earlier attempts.
+    pub(super) order: u64,
+}
+
+/// A request that waits for a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) request: RequestId,
+    pub(super) requirements: Requirements,
+    pub(super) is_hedge: bool,
+}
+
+impl<E> Request<E> {
+    pub(super) fn new(spec: RequestSpec, state: State, now: Instant) -> Self {
+        Self {
+            spec,
+            submitted: now,
+            state,
+            attempts: SmallVec::new(),
+            hedge: Hedge::None,
+            history: None,
+            attentions: 0,
+            is_short: false,
+            timer: None,
+        }
+    }
+
+    pub(super) fn history(&mut self) -> &mut History<E> {
+        self.history.get_or_insert_default()
+    }
+
+    pub(super) fn requirements(&self) -> Requirements {
+        let is_alone = self.history.as_deref().is_some_and(History::is_suspect);
+        Requirements { avoid: None, is_alone }
+    }
+
+    pub(super) fn refusals_left(&self) -> bool {
+        self.history.as_deref().is_none_or(History::refusals_left)
+    }
+
+    /// The failure of a request that is refused.
+    pub(super) fn refused(&mut self, why: E) -> Failure<E> {
+        match self.history.as_deref_mut().and_then(History::take_executed) {
+            Some(lost) => Failure::NotRetried { lost, why },
+            None => Failure::Refused(why),
+        }
+    }
+
+    pub(super) fn time(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.submitted)
+    }
+}
+
+impl Attempt {
+    pub(super) const fn path(&self) -> PathId {
+        self.permit.path()
+    }
+}

@@ -1,0 +1,459 @@
+//! Traces: what goes in, and the outputs that come out, in virtual time.
+
+use std::collections::BTreeMap;
+
+use iscsi_pdu::scsi::AccessState;
+
+use super::*;
+use crate::paths::access::Access;
+
+const LEN: u64 = 64 << 10;
+const MINUTE: Duration = Duration::from_secs(60);
+const A: PathId = PathId(0);
+const B: PathId = PathId(1);
+const CREDIT: Credit = Credit { bytes: 8 << 20, requests: 64 };
+
+const READ: RequestSpec =
+    RequestSpec { len: LEN, writes: false, is_plain: true, can_shorten: true, can_double: true };
+const WRITE: RequestSpec = RequestSpec { writes: true, ..READ };
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn limits() -> RequestLimits {
+    RequestLimits {
+        total: CREDIT,
+        retry_timeout: MINUTE,
+        aborted_timeout: Duration::from_secs(5),
+        pauses: Pauses { first: millis(10), max: Duration::from_secs(1) },
+        max_attentions: 8,
+        hedge: HedgePolicy::default(),
+        is_shaped: false,
+    }
+}
+
+/// All times are counted from it.
+#[expect(clippy::disallowed_methods, reason = "some time to count from")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// The requests, and a caller that looks at every output.
+struct World {
+    requests: Requests<&'static str>,
+    now: Instant,
+    /// Sent and not ended.
+    in_flight: Vec<(AttemptId, PathId, RequestId)>,
+    aborted: Vec<AttemptId>,
+    results: BTreeMap<RequestId, Result<AttemptId, Failure<&'static str>>>,
+    /// Other outputs since they were last taken.
+    others: Vec<Output<&'static str>>,
+}
+
+impl World {
+    fn new(limits: RequestLimits, paths: &[PathId]) -> Self {
+        let mut world = Self {
+            requests: Requests::new(limits),
+            now: start(),
+            in_flight: Vec::new(),
+            aborted: Vec::new(),
+            results: BTreeMap::new(),
+            others: Vec::new(),
+        };
+        for path in paths {
+            world.requests.add_path(*path, CREDIT, world.now);
+        }
+        world
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.requests.poll_output() {
+            if let Output::Send { request, attempt, path, .. } = output {
+                self.in_flight.push((attempt, path, request));
+            } else if let Output::Abort(attempt) = output {
+                self.aborted.push(attempt);
+            } else if let Output::Completed { request, result, .. } = output {
+                let before = self.results.insert(request, result);
+                assert!(before.is_none(), "{request:?} ends twice");
+            } else {
+                self.others.push(output);
+            }
+        }
+        let next = self.requests.poll_timeout();
+        assert!(next.is_none_or(|next| next > self.now), "a timer that is due stays");
+    }
+
+    fn submit(&mut self, spec: RequestSpec) -> RequestId {
+        let request = self.requests.submit(spec, self.now);
+        self.drain();
+        request
+    }
+
+    /// The attempts of a request in flight, in the order in which they were sent.
+    fn attempts(&self, request: RequestId) -> Vec<(AttemptId, PathId)> {
+        let own = self.in_flight.iter().filter(|(_, _, of)| *of == request);
+        own.map(|(attempt, path, _)| (*attempt, *path)).collect()
+    }
+
+    fn only(&self, request: RequestId) -> (AttemptId, PathId) {
+        let attempts = self.attempts(request);
+        assert_eq!(attempts.len(), 1, "{attempts:?}");
+        attempts[0]
+    }
+
+    fn end(&mut self, attempt: AttemptId, end: End) {
+        let access = if let End::Port(state) = end { Some(Access::of_state(state)) } else { None };
+        let error = (end != End::Good).then_some("an end");
+        let may_have_executed =
+            matches!(end, End::TimedOut | End::SessionLost | End::ConnectionLost);
+        self.in_flight.retain(|(other, _, _)| *other != attempt);
+        self.requests.ended(
+            attempt,
+            AttemptEnd { end, access, error, may_have_executed },
+            self.now,
+        );
+        self.drain();
+    }
+
+    fn lose(&mut self, path: PathId, unsent: &[AttemptId]) {
+        self.in_flight.retain(|(_, of, _)| *of != path);
+        self.requests.path_lost(path, &"lost", unsent, self.now);
+        self.drain();
+    }
+
+    fn add(&mut self, path: PathId) {
+        self.requests.add_path(path, CREDIT, self.now);
+        self.drain();
+    }
+
+    /// Lets time pass up to the next timer, and returns how much it was.
+    fn await_timer(&mut self) -> Duration {
+        let next = self.requests.poll_timeout().expect("a timer");
+        let passed = next - self.now;
+        self.now = next;
+        self.requests.handle_timeout(self.now);
+        self.drain();
+        passed
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.requests.poll_timeout().is_some_and(|next| next <= end) {
+            self.await_timer();
+        }
+        self.now = end;
+        self.requests.handle_timeout(self.now);
+        self.drain();
+    }
+
+    fn failure(&self, request: RequestId) -> Failure<&'static str> {
+        self.results[&request].clone().expect_err("it succeeded")
+    }
+
+    fn succeeded(&self, request: RequestId) -> bool {
+        self.results.get(&request).is_some_and(Result::is_ok)
+    }
+
+    /// Makes each path answer at once, so that its times are known.
+    fn measure(&mut self, time: Duration) {
+        for _ in 0..4 {
+            let requests = [(); 2].map(|()| self.submit(READ));
+            self.now += time;
+            for request in requests {
+                let (attempt, _) = self.only(request);
+                self.end(attempt, End::Good);
+            }
+        }
+        self.others.clear();
+    }
+}
+
+#[test]
+fn a_request_takes_the_path_with_credit_and_ends_with_its_answer() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(READ);
+    let (attempt, path) = world.only(request);
+    assert_eq!(path, A);
+    world.end(attempt, End::Good);
+    assert_eq!(world.results[&request], Ok(attempt));
+    assert!(world.requests.poll_timeout().is_none() && world.others.is_empty());
+}
+
+#[test]
+fn what_waits_goes_in_its_order_when_credit_comes_back() {
+    let small = Credit { bytes: LEN, requests: 64 };
+    let mut world = World::new(limits(), &[]);
+    world.requests.add_path(A, small, world.now);
+    world.requests.set_credit(A, Credit { bytes: LEN, requests: 1 }, world.now);
+    let requests: Vec<_> = (0..4).map(|_| world.submit(READ)).collect();
+    for request in requests {
+        let (attempt, _) = world.only(request);
+        assert_eq!(world.in_flight.len(), 1);
+        world.end(attempt, End::Good);
+        assert!(world.succeeded(request));
+    }
+}
+
+#[test]
+fn the_end_of_an_attempt_counts_once() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(WRITE);
+    let (attempt, _) = world.only(request);
+    world.end(attempt, End::Good);
+    world.end(attempt, End::Good);
+    world.end(attempt, End::Refused);
+    let next = world.submit(WRITE);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(request) && !world.results.contains_key(&next));
+}
+
+#[test]
+fn a_unit_attention_costs_another_attempt_on_the_same_path() {
+    let mut world = World::new(limits(), &[A, B]);
+    let request = world.submit(READ);
+    let (_, path) = world.only(request);
+    for _ in 0..8 {
+        let (attempt, again) = world.only(request);
+        assert_eq!(again, path);
+        world.end(attempt, End::Attention);
+    }
+    let (attempt, _) = world.only(request);
+    world.end(attempt, End::Attention);
+    assert_eq!(world.failure(request), Failure::Attempt("an end"));
+}
+
+#[test]
+fn a_busy_unit_is_waited_for_as_long_as_the_disk_waits() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(READ);
+    let begun = world.now;
+    while !world.results.contains_key(&request) {
+        let (attempt, _) = world.only(request);
+        world.end(attempt, End::Busy);
+        if !world.results.contains_key(&request) {
+            world.await_timer();
+        }
+    }
+    let waited = world.now - begun;
+    assert!(waited <= MINUTE && waited + millis(1000) > MINUTE, "{waited:?}");
+    assert_eq!(world.failure(request), Failure::Attempt("an end"));
+}
+
+#[test]
+fn a_request_that_pauses_keeps_its_place() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    world.requests.add_path(A, one, world.now);
+    let first = world.submit(READ);
+    let second = world.submit(READ);
+    let (attempt, _) = world.only(first);
+    world.end(attempt, End::Busy);
+    assert!(world.attempts(second).is_empty(), "it would only be refused as well");
+    world.await_timer();
+    assert_eq!(world.attempts(first).len(), 1, "who has waited goes first");
+}
+
+#[test]
+fn a_lost_path_leaves_its_requests_to_the_other_one() {
+    let mut world = World::new(limits(), &[A, B]);
+    let requests: Vec<_> = (0..6).map(|_| world.submit(WRITE)).collect();
+    world.lose(A, &[]);
+    for request in requests {
+        let (attempt, path) = world.only(request);
+        assert_eq!(path, B);
+        world.end(attempt, End::Good);
+        assert!(world.succeeded(request));
+    }
+}
+
+#[test]
+fn requests_wait_for_the_next_path_or_are_refused() {
+    let mut world = World::new(limits(), &[A]);
+    let [sent, unsent] = [(); 2].map(|()| world.submit(WRITE));
+    let (unsent_attempt, _) = world.only(unsent);
+    world.lose(A, &[unsent_attempt]);
+    assert!(world.in_flight.is_empty() && world.results.is_empty());
+    world.requests.refuse(&"gone", world.now);
+    world.drain();
+    assert_eq!(world.failure(sent), Failure::NotRetried { lost: "lost", why: "gone" });
+    assert_eq!(world.failure(unsent), Failure::Refused("gone"));
+    let late = world.submit(READ);
+    assert_eq!(world.failure(late), Failure::Refused("gone"));
+    world.add(B);
+    let request = world.submit(READ);
+    assert_eq!(world.only(request).1, B);
+}
+
+#[test]
+fn a_request_that_ends_its_sessions_is_found_out() {
+    let mut world = World::new(limits(), &[A]);
+    let poison = world.submit(WRITE);
+    let mut innocent = world.submit(READ);
+    let mut path = A;
+    let mut losses = 0;
+    while !world.results.contains_key(&poison) {
+        losses += 1;
+        assert!(losses < 50);
+        let is_there = !world.attempts(poison).is_empty();
+        if is_there {
+            world.lose(path, &[]);
+            path = PathId(path.0 + 1);
+            world.add(path);
+        } else {
+            // The poison waits until nothing else is in flight.
+            let (attempt, _) = world.only(innocent);
+            world.end(attempt, End::Good);
+            innocent = world.submit(READ);
+        }
+    }
+    assert!(matches!(world.failure(poison), Failure::EndsSessions { times: 5, cause: "lost" }));
+    let alone = world.others.iter().filter(|it| matches!(it, Output::Report(_, Report::SentAlone)));
+    assert!(alone.count() >= 1);
+}
+
+#[test]
+fn a_late_read_is_hedged_where_a_path_is_idle() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(READ);
+    let (first, path) = world.only(request);
+    assert_eq!(world.await_timer(), millis(100));
+    assert!(matches!(world.others[..], [Output::Reserve { waits: false, .. }]));
+    world.requests.reserved(request, true, world.now);
+    world.drain();
+    let attempts = world.attempts(request);
+    assert!(attempts.len() == 2 && attempts[1].1 != path);
+    world.end(attempts[1].0, End::Good);
+    assert_eq!(world.results[&request], Ok(attempts[1].0));
+    assert!(world.aborted.is_empty(), "the other copy of a read runs to its end");
+    world.end(first, End::Good);
+    assert!(world.requests.poll_timeout().is_none());
+    assert!(!world.requests.paths().has_requests());
+}
+
+#[test]
+fn the_other_copy_of_a_write_is_aborted_and_keeps_its_place_until_it_ends() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(WRITE);
+    let (first, path) = world.only(request);
+    world.await_timer();
+    let second = world.attempts(request)[1].0;
+    world.end(second, End::Good);
+    assert!(world.succeeded(request));
+    assert_eq!(world.aborted, [first]);
+    assert!(world.requests.paths().in_flight(path) > 0);
+    world.end(first, End::NoAnswer);
+    assert_eq!(world.requests.paths().in_flight(path), 0);
+}
+
+#[test]
+fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    world.measure(millis(20));
+    let [stuck, other] = [(); 2].map(|()| world.submit(WRITE));
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.attempts(stuck).len(), 1, "the other path has no credit");
+    let (attempt, _) = world.only(stuck);
+    let (other_attempt, _) = world.only(other);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(stuck));
+    assert!(world.attempts(stuck).is_empty(), "nothing is sent for a request that has ended");
+    // The other one is stuck as well, and takes the path that is free now.
+    assert_eq!(world.attempts(other).len(), 2);
+    world.end(other_attempt, End::Good);
+    assert_eq!(world.aborted.len(), 1);
+}
+
+#[test]
+fn one_of_two_copies_may_be_lost() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(WRITE);
+    let (_, path) = world.only(request);
+    world.await_timer();
+    assert_eq!(world.attempts(request).len(), 2);
+    world.lose(path, &[]);
+    let (left, _) = world.only(request);
+    assert!(!world.results.contains_key(&request));
+    world.end(left, End::Good);
+    assert!(world.succeeded(request));
+}
+
+#[test]
+fn a_port_that_refuses_is_left_for_one_that_serves() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.requests.set_follows_access(true);
+    let request = world.submit(READ);
+    let (attempt, path) = world.only(request);
+    world.end(attempt, End::Port(AccessState::Standby));
+    let (attempt, other) = world.only(request);
+    assert_ne!(other, path);
+    let standby = Access::of_state(AccessState::Standby);
+    assert!(world.others.contains(&Output::PortRefused(path, standby)));
+    world.end(attempt, End::Port(AccessState::Standby));
+    assert!(world.in_flight.is_empty(), "none serves the unit");
+    assert!(world.others.contains(&Output::PortNeeded));
+    // A port that is found in another state may take it immediately.
+    world.requests.set_access([(path, Access::UNKNOWN)], world.now);
+    world.drain();
+    assert_eq!(world.only(request).1, path);
+}
+
+#[test]
+fn a_cancelled_request_is_aborted_and_answers_nobody() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(WRITE);
+    let (attempt, _) = world.only(request);
+    world.requests.cancel(request, world.now);
+    world.drain();
+    assert_eq!(world.aborted, [attempt]);
+    world.end(attempt, End::Good);
+    assert!(world.results.is_empty() && !world.requests.paths().has_requests());
+    let pausing = world.submit(WRITE);
+    let (attempt, _) = world.only(pausing);
+    world.end(attempt, End::Busy);
+    world.requests.cancel(pausing, world.now);
+    world.drain();
+    assert!(world.requests.poll_timeout().is_none() && !world.requests.paths().has_requests());
+}
+
+#[test]
+fn a_closed_path_drains_and_takes_nothing() {
+    let mut world = World::new(limits(), &[A, B]);
+    let requests: Vec<_> = (0..4).map(|_| world.submit(READ)).collect();
+    world.requests.close_path(A);
+    world.drain();
+    let later = world.submit(READ);
+    assert_eq!(world.only(later).1, B);
+    for request in requests {
+        let (attempt, _) = world.only(request);
+        world.end(attempt, End::Good);
+    }
+    assert!(world.others.contains(&Output::PathDrained(A)));
+}
+
+#[test]
+fn each_attempt_waits_for_the_class() {
+    let mut world = World::new(RequestLimits { is_shaped: true, ..limits() }, &[A]);
+    let request = world.submit(READ);
+    assert!(matches!(world.others[..], [Output::Charge { len: LEN, .. }]));
+    world.requests.charged(request, world.now);
+    world.drain();
+    let (attempt, _) = world.only(request);
+    world.end(attempt, End::Busy);
+    world.await_timer();
+    assert!(world.in_flight.is_empty());
+    // The time in the class is none in which the unit refuses the request.
+    world.pass(MINUTE * 2);
+    world.requests.charged(request, world.now);
+    world.drain();
+    let (attempt, _) = world.only(request);
+    world.end(attempt, End::Busy);
+    assert!(world.results.is_empty());
+}
