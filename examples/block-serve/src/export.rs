@@ -75,10 +75,8 @@ pub(crate) fn errno(error: &DeviceError) -> Errno {
 
 /// What has failed: of a loss, the write that is lost.
 pub(crate) fn failure(error: &DeviceError) -> DeviceErrorKind {
-    match error.kind() {
-        DeviceErrorKind::LostWrites => error.io_kind().into(),
-        kind => kind,
-    }
+    let kind = error.kind();
+    if kind == DeviceErrorKind::LostWrites { error.io_kind().into() } else { kind }
 }
 
 #[cfg(test)]
