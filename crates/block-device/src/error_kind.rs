@@ -107,29 +107,32 @@ impl DeviceErrorKind {
 
 impl From<io::ErrorKind> for DeviceErrorKind {
     fn from(kind: io::ErrorKind) -> Self {
-        use io::ErrorKind;
-        match kind {
-            ErrorKind::StaleNetworkFileHandle => Self::AnotherDevice,
-            ErrorKind::InvalidInput => Self::InvalidInput,
-            ErrorKind::UnexpectedEof => Self::UnexpectedEnd,
-            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::OutOfSpace,
-            ErrorKind::OutOfMemory => Self::OutOfMemory,
-            ErrorKind::PermissionDenied => Self::Denied,
-            ErrorKind::NotFound => Self::NotFound,
-            ErrorKind::ConnectionRefused
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-            | ErrorKind::NetworkDown => Self::Unreachable,
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::ConnectionLost,
-            ErrorKind::TimedOut => Self::TimedOut,
-            ErrorKind::ResourceBusy => Self::Busy,
-            ErrorKind::NotConnected => Self::Closed,
-            ErrorKind::ConnectionAborted => Self::Aborted,
-            ErrorKind::InvalidData => Self::Protocol,
-            ErrorKind::Unsupported => Self::Unsupported,
-            _ => Self::Other,
-        }
+        use io::ErrorKind as System;
+        const KINDS: [(System, DeviceErrorKind); 21] = [
+            (System::StaleNetworkFileHandle, DeviceErrorKind::AnotherDevice),
+            (System::InvalidInput, DeviceErrorKind::InvalidInput),
+            (System::UnexpectedEof, DeviceErrorKind::UnexpectedEnd),
+            (System::ReadOnlyFilesystem, DeviceErrorKind::ReadOnly),
+            (System::StorageFull, DeviceErrorKind::OutOfSpace),
+            (System::QuotaExceeded, DeviceErrorKind::OutOfSpace),
+            (System::OutOfMemory, DeviceErrorKind::OutOfMemory),
+            (System::PermissionDenied, DeviceErrorKind::Denied),
+            (System::NotFound, DeviceErrorKind::NotFound),
+            (System::ConnectionRefused, DeviceErrorKind::Unreachable),
+            (System::HostUnreachable, DeviceErrorKind::Unreachable),
+            (System::NetworkUnreachable, DeviceErrorKind::Unreachable),
+            (System::NetworkDown, DeviceErrorKind::Unreachable),
+            (System::ConnectionReset, DeviceErrorKind::ConnectionLost),
+            (System::BrokenPipe, DeviceErrorKind::ConnectionLost),
+            (System::TimedOut, DeviceErrorKind::TimedOut),
+            (System::ResourceBusy, DeviceErrorKind::Busy),
+            (System::NotConnected, DeviceErrorKind::Closed),
+            (System::ConnectionAborted, DeviceErrorKind::Aborted),
+            (System::InvalidData, DeviceErrorKind::Protocol),
+            (System::Unsupported, DeviceErrorKind::Unsupported),
+        ];
+        let known = KINDS.iter().find(|(known, _)| *known == kind);
+        known.map_or(Self::Other, |(_, kind)| *kind)
     }
 }
 
@@ -146,16 +149,17 @@ mod tests {
     /// A kind that goes through an error of the system is the same afterwards, but for those that the system does not have.
     #[test]
     fn the_kinds_of_the_system_and_of_a_device_agree() {
+        const LESS: [(DeviceErrorKind, DeviceErrorKind); 5] = [
+            (DeviceErrorKind::LostWrites, DeviceErrorKind::Other),
+            (DeviceErrorKind::Medium, DeviceErrorKind::Other),
+            (DeviceErrorKind::Defective, DeviceErrorKind::Other),
+            (DeviceErrorKind::Fenced, DeviceErrorKind::Denied),
+            (DeviceErrorKind::InDoubt, DeviceErrorKind::Busy),
+        ];
         for kind in DeviceErrorKind::ALL {
             let back = DeviceErrorKind::from(io::ErrorKind::from(*kind));
-            let expected = match kind {
-                DeviceErrorKind::LostWrites
-                | DeviceErrorKind::Medium
-                | DeviceErrorKind::Defective => DeviceErrorKind::Other,
-                DeviceErrorKind::Fenced => DeviceErrorKind::Denied,
-                DeviceErrorKind::InDoubt => DeviceErrorKind::Busy,
-                _ => *kind,
-            };
+            let less = LESS.iter().find(|(of, _)| of == kind);
+            let expected = less.map_or(*kind, |(_, less)| *less);
             assert_eq!(back, expected, "{kind:?}");
         }
     }

@@ -69,8 +69,14 @@ pub(crate) fn errno(error: &DeviceError) -> Errno {
         (DeviceErrorKind::Unsupported, Errno::NotSupported),
         (DeviceErrorKind::OutOfMemory, Errno::NoMemory),
     ];
-    let told = KINDS.iter().find(|(kind, _)| *kind == error.kind());
+    let told = KINDS.iter().find(|(kind, _)| *kind == failure(error));
     told.map_or(Errno::Io, |(_, errno)| *errno)
+}
+
+/// What has failed: of a loss, the write that is lost.
+pub(crate) fn failure(error: &DeviceError) -> DeviceErrorKind {
+    let kind = error.kind();
+    if kind == DeviceErrorKind::LostWrites { error.io_kind().into() } else { kind }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceResult
 use iscsi_nbd::server::Replies;
 use iscsi_nbd::{Command, MetaContext, Request};
 
-use crate::export::{errno, status};
+use crate::export::{errno, failure, status};
 use crate::losses::Told;
 
 /// Bytes that are read at once for who wants them in memory soon.
@@ -139,8 +139,6 @@ impl Requests {
 /// A flush tells of earlier writes, once. A client that waits for room where there was none would flush again when there is
 /// some, and hear that all is well.
 fn as_loss(error: DeviceError) -> DeviceError {
-    match error.kind() {
-        DeviceErrorKind::OutOfSpace => error.with_kind(DeviceErrorKind::Other),
-        _ => error,
-    }
+    let is_full = failure(&error) == DeviceErrorKind::OutOfSpace;
+    if is_full { error.with_kind(DeviceErrorKind::Other) } else { error }
 }

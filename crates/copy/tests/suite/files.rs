@@ -3,9 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use crate::support::{Folder, Memory, pattern};
-use iscsi_copy::{CopyError, CopyJob, CopyOptions, Destination, Device, FileDevice, Source};
+use iscsi_copy::{
+    CopyError, CopyJob, CopyOptions, Destination, Device, FileDevice, Identity, Source,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -158,4 +161,26 @@ async fn only_files_and_block_devices_are_devices() {
     let folder = Folder::new();
     let path = sparse(&folder, "file");
     assert!(FileDevice::open(&path).unwrap().limits().is_read_only);
+}
+
+/// Checkpoints and digests of earlier runs hold these texts.
+#[test]
+fn a_file_is_recognized_by_when_it_changed_where_it_is_read_and_else_by_its_number() {
+    let folder = Folder::new();
+    let path = folder.path("file");
+    fs::write(&path, [7; 1000]).unwrap();
+    let file = FileDevice::create(&path).unwrap();
+    let metadata = fs::metadata(&path).unwrap();
+    let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+    let read = Identity::of_source(&file).unwrap().to_string();
+    assert_eq!(read, format!("{changed}, 1000 bytes"));
+    let mut place = format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev());
+    if let Ok(made) = metadata.created() {
+        let made = made.duration_since(UNIX_EPOCH).unwrap();
+        place += &format!(" made {}.{:09}", made.as_secs(), made.subsec_nanos());
+    }
+    let written = Identity::of_destination(&file).unwrap().to_string();
+    assert_eq!(written, format!("{place}, 0 bytes"));
+    let in_use = Identity::of_source_in_use(&file).unwrap().to_string();
+    assert_eq!(in_use, format!("{place}, in use, 1000 bytes"));
 }

@@ -1,6 +1,8 @@
 //! Logical units of the test target.
 
-use iscsi_copy::{CopyJob, CopyOptions, Destination, Source};
+use std::sync::Arc;
+
+use iscsi_copy::{CopyJob, CopyOptions, Destination, Device, Identity, Source};
 use iscsi_initiator::{Disk, Initiator};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -113,4 +115,15 @@ async fn a_cache_that_is_lost_costs_what_was_not_flushed() {
     assert!(progress.lost <= LEN / 2, "{progress:?}");
     to.lose_power();
     assert_eq!(from.first_difference(&to), None, "all of it was flushed");
+}
+
+/// Checkpoints and digests of earlier runs hold these texts.
+#[tokio::test]
+async fn a_unit_is_recognized_by_its_name_however_it_is_held() {
+    let (_server, disk) = unit(&sparse(), true).await;
+    let expected = format!("logical unit naa.3000000000000001, {LEN} bytes");
+    let named = |device: &dyn Device| Identity::of_device(device).unwrap().unwrap().to_string();
+    assert_eq!(named(&disk), expected);
+    let shared: Arc<dyn Device> = Arc::new(disk);
+    assert_eq!(named(&shared), expected);
 }
