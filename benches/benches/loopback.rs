@@ -56,7 +56,14 @@ impl Testbed {
         let url = format!("iscsi://{}/{NAME}/0", server.address());
         let disk = near.block_on(async {
             let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options);
-            initiator.unwrap().connect(url.as_str()).await.unwrap().disk().await.unwrap()
+            initiator
+                .unwrap()
+                .connect(url.as_str())
+                .await
+                .unwrap()
+                .disk_without_reconnect()
+                .await
+                .unwrap()
         });
         Self { near, disk, _far: far, _server: server }
     }

@@ -191,8 +191,15 @@ impl Testbed {
             let server = far.block_on(Server::start(target)).unwrap();
             let url = format!("iscsi://{}/{name}/0", server.address());
             servers.push(server);
-            let disk =
-                async { initiator.connect(url.as_str()).await.unwrap().disk().await.unwrap() };
+            let disk = async {
+                initiator
+                    .connect(url.as_str())
+                    .await
+                    .unwrap()
+                    .disk_without_reconnect()
+                    .await
+                    .unwrap()
+            };
             disks.push(near.block_on(disk));
         }
         Self { near, disks, _far: far, _servers: servers }

@@ -87,7 +87,7 @@ async fn open_over(
     for (number, session) in (0..args.disks).zip(open.iter().cycle()) {
         let number = u32::from(first) + number;
         let lun = u16::try_from(number).ok().and_then(Lun::new).ok_or("too many units")?;
-        disks.push(session.logical_unit(lun).disk().await?);
+        disks.push(session.logical_unit(lun).disk_without_reconnect().await?);
     }
     Ok(disks)
 }

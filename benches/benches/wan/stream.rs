@@ -59,7 +59,7 @@ impl Stream {
         let options = Options::default().with_use_environment(false).with_tuning(tuning);
         let initiator = Initiator::with_options("iqn.2026-01.org.example:bench", options)?;
         let session = initiator.connect(url).await?;
-        let disk = session.disk().await?;
+        let disk = session.disk_without_reconnect().await?;
         let begin = Progress { writes: 0, at: Instant::now(), failure: None };
         let (sender, progress) = watch::channel(begin);
         let (begun, stop) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -40,7 +40,7 @@ async fn run() -> Result<(), Error> {
 
 async fn list_units(session: &iscsi_initiator::Session) -> Result<(), Error> {
     for lun in session.report_luns().await? {
-        match session.logical_unit(lun).disk().await {
+        match session.logical_unit(lun).disk_without_reconnect().await {
             Ok(disk) => {
                 let profile = disk.profile();
                 let (vendor, product) = (&profile.vendor, &profile.product);

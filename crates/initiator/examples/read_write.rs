@@ -33,7 +33,7 @@ async fn run() -> Result<(), Error> {
     let session = initiator.connect(&url).await?;
     println!("agreed: {:?}", session.negotiated());
 
-    let disk = session.disk().await?;
+    let disk = session.disk_without_reconnect().await?;
     println!("{} bytes in blocks of {}", disk.capacity(), disk.block_size());
 
     let greeting = Bytes::from_static(b"hello from far away");

@@ -41,7 +41,7 @@ async fn run() -> Result<(), Error> {
     };
     let initiator = Initiator::new("iqn.2026-01.org.example:write-pages")?;
     let session = initiator.connect(&url).await?;
-    let disk = session.disk().await?;
+    let disk = session.disk_without_reconnect().await?;
 
     let mut writes = JoinSet::new();
     for number in 0..mebibytes {

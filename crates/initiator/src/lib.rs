@@ -101,7 +101,7 @@
 //!
 //! # Many disks over one session
 //!
-//! A session leads to all units of its target, as with other initiators: [`LogicalUnit::disk`] makes a disk
+//! A session leads to all units of its target, as with other initiators: [`LogicalUnit::disk_without_reconnect`] makes a disk
 //! of each. A thousand such disks cost less processor time than a thousand sessions, since answers of several
 //! arrive together, and some targets accept few sessions. But when the session ends, all these disks end, and
 //! they do not reconnect.
@@ -112,7 +112,7 @@
 //! let session = initiator.connect("iscsi://192.0.2.1/iqn.2026-01.org.example:disks").await?;
 //! let mut disks = Vec::new();
 //! for lun in session.report_luns().await? {
-//!     disks.push(session.logical_unit(lun).disk().await?);
+//!     disks.push(session.logical_unit(lun).disk_without_reconnect().await?);
 //! }
 //! # Ok(()) }
 //! ```

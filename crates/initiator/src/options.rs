@@ -201,7 +201,7 @@ impl Options {
     /// registration (SAM-5 §5.14). So without this, [`Disk::changes`](crate::Disk::changes) and
     /// [`Disk::capacity`](crate::Disk::capacity) of an idle disk show nothing new. The disk sends
     /// one TEST UNIT READY over one session when it has sent no command for one to two intervals.
-    /// It does not count as a request. A disk from [`Session::disk`](crate::Session::disk) never
+    /// It does not count as a request. A disk from [`Session::disk_without_reconnect`](crate::Session::disk_without_reconnect) never
     /// asks.
     #[doc(alias("keepalive", "path checker"))]
     #[must_use]

@@ -66,7 +66,7 @@ use crate::url::{Url, portal_name};
 /// println!("agreed: {:?}", session.negotiated());
 /// println!("{:?} there and back", session.ping().await?);
 /// assert_eq!(session.report_luns().await?, [Lun::ZERO]);
-/// let disk = session.disk().await?;
+/// let disk = session.disk_without_reconnect().await?;
 /// assert_eq!(disk.capacity(), 4096 * 512);
 /// session.logout().await?;
 /// assert!(matches!(disk.flush().await, Err(Error::Closed)));

@@ -48,7 +48,7 @@ impl Discard {
             )));
         }
         let work = async |session: &Session, _: &_| {
-            let disk = connector.unless(session.disk()).await??;
+            let disk = connector.unless(session.disk_without_reconnect()).await??;
             Error::check_range(self.offset, Some(self.length), &disk)?;
             let block_size = disk.block_size();
             if self.whole_blocks(block_size.into()) == 0 {

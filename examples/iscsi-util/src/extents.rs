@@ -51,7 +51,7 @@ impl Extents {
     /// When there is no such unit. What happens later ends the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| {
-            let disk = connector.unless(session.disk()).await??;
+            let disk = connector.unless(session.disk_without_reconnect()).await??;
             let mut answer = Answer::default();
             // Boxed, since the questions take much room.
             let end = connector.unless(Box::pin(self.ask(&disk, &mut answer))).await;

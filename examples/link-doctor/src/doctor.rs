@@ -185,7 +185,7 @@ impl<'a> Examination<'a> {
         if self.end.is_some() {
             return None;
         }
-        match self.stop.unless(self.session.disk()).await? {
+        match self.stop.unless(self.session.disk_without_reconnect()).await? {
             Ok(disk) => Some(disk),
             Err(error) => {
                 self.end = Some(Error::Unit(error));

@@ -76,7 +76,7 @@ impl Initiator {
     }
 
     /// Logs in to the target of a URL, given as text or as a [`Url`]. If the URL names a logical
-    /// unit, the commands that [`Session::disk`] needs are sent right behind the login.
+    /// unit, the commands that [`Session::disk_without_reconnect`] needs are sent right behind the login.
     ///
     /// With [`Options::with_open_timeout`] it retries until a target that is not there yet appears.
     /// Dropping the future cancels the login.
@@ -106,7 +106,7 @@ impl Initiator {
     /// failover](crate#retry-reconnect-and-failover).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect) and [`Session::disk`]; [`Error::DifferentUnits`] when the
+    /// As [`connect`](Self::connect) and [`Session::disk_without_reconnect`]; [`Error::DifferentUnits`] when the
     /// portals lead to different units.
     #[doc(alias("open", "LUN", "multipath"))]
     pub async fn disk<U>(&self, url: U) -> Result<Disk, Error>

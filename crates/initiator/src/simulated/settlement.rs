@@ -387,7 +387,7 @@ async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
     drop((disk, node));
     tokio::time::sleep(PATIENCE + LONG).await;
     bring_back(&network);
-    let later = session.disk().await.unwrap();
+    let later = session.disk_without_reconnect().await.unwrap();
     later_writes_stand(&network, &medium, later).await;
 }
 

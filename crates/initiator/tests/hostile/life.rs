@@ -85,7 +85,7 @@ async fn open(row: &Row, initiator: &Initiator, url: &str) -> Result<(Session, D
         return Ok((opened.sessions()[0].clone(), opened));
     }
     let session = initiator.connect(url).await.map_err(Outcome::failed)?;
-    match session.disk().await {
+    match session.disk_without_reconnect().await {
         Ok(opened) => Ok((session, opened)),
         Err(error) => Err(Outcome { works: session.is_open(), ..Outcome::failed(error) }),
     }

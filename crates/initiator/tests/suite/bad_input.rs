@@ -20,7 +20,10 @@ async fn refusal_with(url: &str, options: Options) -> Error {
         Ok(session) => session,
         Err(error) => return error,
     };
-    soon(session.disk()).await.err().unwrap_or_else(|| panic!("{url} is accepted"))
+    soon(session.disk_without_reconnect())
+        .await
+        .err()
+        .unwrap_or_else(|| panic!("{url} is accepted"))
 }
 
 /// The message and its advice say all of `parts`, in one line, and no password.
@@ -100,7 +103,7 @@ async fn a_unit_in_any_form() {
         .await;
         let url = rig.unit_url(number, "");
         let session = initiator(Options::default()).connect(&*url).await.unwrap();
-        let disk = session.disk().await.unwrap();
+        let disk = session.disk_without_reconnect().await.unwrap();
         disk.write_at(0, vec![7; 512]).await.unwrap();
         assert!(rig.disk.holds(0, &[7; 512]));
         let two = Options::default().with_sessions(Sessions::Fixed(2));
@@ -121,7 +124,7 @@ async fn no_such_unit_and_no_list() {
             target.end_next_with(Outcome::check(Sense::INVALID_LUN));
         }
     });
-    let error = soon(session.disk()).await.unwrap_err();
+    let error = soon(session.disk_without_reconnect()).await.unwrap_err();
     assert!(error.to_string().contains("no logical unit 7"), "{error}");
 }
 
@@ -148,7 +151,7 @@ async fn a_unit_that_is_read_only() {
     let rig = Rig::start(512, 64, |_| {}).await;
     rig.disk.set_read_only(true);
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     assert!(disk.is_write_protected());
     let error = disk.write_at(0, vec![0; 512]).await.unwrap_err();
     assert_says(&error, &["write protected"], Fault::Target);
@@ -164,7 +167,7 @@ async fn a_unit_that_is_read_only() {
 async fn ranges_beyond_the_end() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let end = 64 * 512;
     for (offset, len) in [(end, 1), (end - 1, 2), (u64::MAX, 2), (0, end + 1)] {
         let count = usize::try_from(len).unwrap();

@@ -14,7 +14,7 @@ async fn futures_that_callers_await_hold_little_but_a_box() {
     let url = Url::parse(&rig.unit_url(0, "")).unwrap();
     let session = soon(initiator.connect(&url)).await.unwrap();
     let unit = session.logical_unit(Lun::ZERO);
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     // By what they hold beside the box: nothing, a few words, a command, a URL or an answer.
     let nothing = [
         ("Disk::confirm_unit", size_of_val(&disk.confirm_unit())),
@@ -39,7 +39,7 @@ async fn futures_that_callers_await_hold_little_but_a_box() {
         ("Initiator::connect", size_of_val(&initiator.connect(&url))),
         ("Initiator::discover", size_of_val(&initiator.discover(&url))),
         ("Initiator::disk", size_of_val(&initiator.disk(&url))),
-        ("Session::disk", size_of_val(&session.disk())),
+        ("Session::disk", size_of_val(&session.disk_without_reconnect())),
         ("Session::report_luns", size_of_val(&session.report_luns())),
     ];
     let groups: [(usize, &[(&str, usize)]); 4] =

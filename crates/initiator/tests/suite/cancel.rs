@@ -27,7 +27,7 @@ async fn run_for(turns: usize, future: impl Future) -> bool {
 async fn what_a_dropped_command_was_told_counts() {
     let rig = Rig::start(512, 1024, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     soon(disk.write_at(0, pattern(512, 1))).await.unwrap();
     rig.server.with(|target| target.end_next_with(Outcome::check(Sense::RESET)));
     let ended = session.stats().tasks_ended;
@@ -62,7 +62,7 @@ async fn dropped_at_any_turn_the_session_stays_in_step() {
     })
     .await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let mut ended = [0, 0];
     for turns in 0..60 {
         let done = [
@@ -83,7 +83,7 @@ async fn dropped_at_any_turn_the_session_stays_in_step() {
 async fn many_tasks_aborted_among_others_do_no_harm() {
     let rig = Rig::start(512, 32768, |config| config.window = 16).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let tasks: Vec<_> = (0..200u64)
         .map(|number| {
             let disk = disk.clone();
@@ -111,7 +111,7 @@ async fn many_tasks_aborted_among_others_do_no_harm() {
 async fn a_dropped_command_on_the_wire_is_aborted_and_its_late_answer_ignored() {
     let rig = Rig::start(512, 4096, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     rig.server.with(|target| target.hold());
     let before = rig.server.with(|target| target.commands().len());
     {
@@ -131,7 +131,7 @@ async fn a_dropped_command_on_the_wire_is_aborted_and_its_late_answer_ignored() 
 async fn a_write_waits_until_the_target_is_done_with_a_dropped_one() {
     let rig = Rig::start(512, 4096, |config| config.silent_task_management = true).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let commands = || rig.server.with(|target| target.commands().len());
     rig.server.with(|target| target.hold());
     let before = commands();
@@ -167,7 +167,7 @@ async fn a_write_waits_until_the_target_is_done_with_a_dropped_one() {
 async fn a_command_that_never_left_disappears_without_a_trace() {
     let rig = Rig::start(512, 4096, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     rig.server.with(|target| target.set_window(0));
     // One more window's worth of commands goes out; what follows has to wait.
     let before = rig.server.with(|target| target.commands().len());
@@ -201,7 +201,7 @@ async fn dropped_requests_give_their_share_of_the_budget_back() {
     let rig = Rig::start(512, 4096, |_| {}).await;
     let options = Options::default().with_max_requests(2).with_max_bytes_in_flight(4096);
     let session = rig.session(options).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     for turns in 0..40 {
         run_for(turns, disk.read_at(0, 100_000)).await;
         run_for(turns, disk.write_at(0, vec![0; 4096])).await;
@@ -219,7 +219,7 @@ async fn a_dropped_connect_leaves_no_session_behind() {
     }
     until(|| rig.server.with(|target| target.sessions()) == 0).await;
     let session = soon(initiator.connect(rig.unit_url(0, ""))).await.unwrap();
-    soon(session.disk()).await.unwrap();
+    soon(session.disk_without_reconnect()).await.unwrap();
     rig.assert_clean();
 }
 
@@ -228,8 +228,12 @@ async fn a_dropped_disk_future_can_be_asked_again() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let session = rig.session(Options::default()).await;
     for turns in 0..10 {
-        run_for(turns, session.logical_unit(iscsi_initiator::scsi::Lun::ZERO).disk()).await;
+        run_for(
+            turns,
+            session.logical_unit(iscsi_initiator::scsi::Lun::ZERO).disk_without_reconnect(),
+        )
+        .await;
     }
-    assert_eq!(soon(session.disk()).await.unwrap().capacity(), 64 * 512);
+    assert_eq!(soon(session.disk_without_reconnect()).await.unwrap().capacity(), 64 * 512);
     rig.assert_clean();
 }

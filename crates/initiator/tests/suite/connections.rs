@@ -36,7 +36,7 @@ async fn whole_session(rig: &Rig, connections: u16) -> (Session, Disk) {
     let session = rig.session(options(connections)).await;
     until(|| session.connections().open == u32::from(connections)).await;
     assert_eq!(session.connections().note, None);
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     (session, disk)
 }
 
@@ -125,7 +125,7 @@ async fn a_target_that_agrees_to_one_connection_gets_one() {
     assert_eq!((connections.open, connections.wanted), (1, 4));
     let note = connections.note.unwrap();
     assert!(note.contains("agrees to 1 of 4 connections"), "{note}");
-    assert_usable(&rig, &soon(session.disk()).await.unwrap()).await;
+    assert_usable(&rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     assert_eq!(rig.server.with(|target| target.accepted()), 1);
     rig.assert_clean();
 }
@@ -168,7 +168,7 @@ async fn every_connection_proves_who_it_is_and_has_digests() {
     );
     let session = soon(initiator(options(3)).connect(url.as_str())).await.unwrap();
     until(|| session.connections().open == 3).await;
-    assert_usable(&rig, &soon(session.disk()).await.unwrap()).await;
+    assert_usable(&rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     assert_eq!(writes_by_connection(&rig).len(), 3);
     rig.assert_clean();
 }
@@ -214,7 +214,7 @@ async fn a_refused_connection_is_done_without() {
     until(|| session.connections().open == 2 && session.connections().note.is_some()).await;
     let note = session.connections().note.unwrap();
     assert!(note.contains("too many connections"), "{note}");
-    assert_usable(&rig, &soon(session.disk()).await.unwrap()).await;
+    assert_usable(&rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     assert_eq!(session.connections().open, 2);
     soon(session.logout()).await.unwrap();
     rig.assert_clean();
@@ -230,7 +230,7 @@ async fn a_connection_that_never_logs_in_is_done_without() {
     let mut options = options(2);
     options = options.with_timeouts(Timeouts::default().with_login(Duration::from_secs(3)));
     let session = rig.session(options).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     assert_usable(&rig, &disk).await;
     until(|| session.connections().note.is_some()).await;
     let connections = session.connections();
@@ -284,7 +284,7 @@ async fn a_connection_that_finds_no_listener_is_done_without() {
     let connections = session.connections();
     assert_eq!(connections.open, 1, "{connections}");
     assert!(connections.to_string().contains("nothing listens"), "{connections}");
-    assert_usable(&rig, &soon(session.disk()).await.unwrap()).await;
+    assert_usable(&rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     rig.assert_clean();
 }
 
@@ -303,7 +303,8 @@ async fn a_connection_that_is_stuck_holds_up_no_other() {
     options = options.with_tuning(Tuning::default().with_send_buffer(Some(64 << 10)));
     let session = session_through(&proxy, options).await;
     until(|| session.connections().open == 2).await;
-    let disk = soon(session.disk()).await.unwrap().with_max_transfer((2 << 20) / PARTS);
+    let disk =
+        soon(session.disk_without_reconnect()).await.unwrap().with_max_transfer((2 << 20) / PARTS);
     let long = pattern(2 << 20, 1);
     let stuck = tokio::spawn({
         let (disk, long) = (disk.clone(), long.clone());

@@ -53,7 +53,7 @@ async fn play(block_size: u32, max_transfer: usize, rounds: Vec<(Vec<usize>, Vec
     let blocks = CAPACITY as u64 / u64::from(block_size);
     let rig = Rig::start(block_size, blocks, |config| config.window = 8).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap().with_max_transfer(max_transfer);
+    let disk = session.disk_without_reconnect().await.unwrap().with_max_transfer(max_transfer);
     let mut model = vec![0; CAPACITY];
     for (mut cuts, changes) in rounds {
         cuts.sort_unstable();

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 async fn rig_with_disk() -> (Rig, Session, Disk) {
     let rig = Rig::start(512, 4096, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     (rig, session, disk)
 }
 
@@ -129,7 +129,7 @@ async fn a_target_that_breaks_the_protocol_ends_the_session() {
     })
     .await;
     let session = rig.session(Options::default()).await;
-    session.disk().await.unwrap();
+    session.disk_without_reconnect().await.unwrap();
     drop(soon(session.ping()).await);
     let error = soon(session.closed()).await.unwrap_err();
     assert!(error.to_string().contains("does not speak iSCSI as it should"), "{error}");
@@ -157,7 +157,7 @@ async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
     let rig = Rig::start(512, 4096, |_| {}).await;
     let options = Options::default().with_max_requests(2);
     let session = rig.session(options).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     rig.server.with(|target| target.hold());
     let mut reads = JoinSet::new();
     for _ in 0..3 {

@@ -55,9 +55,19 @@ async fn disks_of_one_initiator_share_the_ranges_of_a_unit() {
         let second = open_with(&initiator, &rig).await;
         assert_no_write_is_undone(&rig, &first, &second).await;
         let session = soon(initiator.connect(rig.unit_url(0, ""))).await.unwrap();
-        assert_no_write_is_undone(&rig, &first, &soon(session.disk()).await.unwrap()).await;
+        assert_no_write_is_undone(
+            &rig,
+            &first,
+            &soon(session.disk_without_reconnect()).await.unwrap(),
+        )
+        .await;
         let unit = session.logical_unit(Lun::ZERO);
-        assert_no_write_is_undone(&rig, &second, &soon(unit.disk()).await.unwrap()).await;
+        assert_no_write_is_undone(
+            &rig,
+            &second,
+            &soon(unit.disk_without_reconnect()).await.unwrap(),
+        )
+        .await;
         rig.assert_clean();
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 async fn writes_and_reads_of_any_size_and_alignment() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     assert_eq!((disk.capacity(), disk.block_size()), (8192 * 512, 512));
     for (offset, len) in
         [(0, 512), (512, 1 << 20), (1, 1), (1023, 2), (5000, 70_001), (4_194_303, 1)]
@@ -54,7 +54,7 @@ impl BufferPool for Pool {
 async fn a_read_takes_its_buffer_when_data_comes() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     rig.disk.fill(3);
-    let disk = rig.session(Options::default()).await.disk().await.unwrap();
+    let disk = rig.session(Options::default()).await.disk_without_reconnect().await.unwrap();
     let pool = Arc::new(Pool::default());
     let taken = || pool.0.load(Ordering::Relaxed);
     rig.server.with(|target| target.hold());
@@ -88,7 +88,7 @@ async fn reads_land_in_the_callers_buffer() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     rig.disk.fill(3);
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap().with_max_transfer(65536);
+    let disk = session.disk_without_reconnect().await.unwrap().with_max_transfer(65536);
     let buffer = BytesMut::zeroed(1 << 20);
     let place = buffer.as_ptr();
     let buffer = soon(disk.read_into(512, buffer)).await.unwrap();
@@ -100,7 +100,7 @@ async fn reads_land_in_the_callers_buffer() {
 async fn page_lists_go_out_in_order() {
     let rig = Rig::start(4096, 256, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let data = pattern(64 * 4096, 3);
     let pages: Vec<Bytes> = data.chunks(1000).map(Bytes::copy_from_slice).collect();
     soon(disk.write_at(4096, pages)).await.unwrap();
@@ -113,7 +113,7 @@ async fn many_requests_of_many_tasks_run_at_once() {
     let rig = Rig::start(512, 65536, |config| config.window = 8).await;
     let options = Options::default().with_max_bytes_in_flight(300_000).with_max_requests(20);
     let session = rig.session(options).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let tasks: Vec<_> = (0..128u64)
         .map(|number| {
             let disk = disk.clone();
@@ -137,7 +137,7 @@ async fn long_requests_are_split_by_the_units_limits() {
     })
     .await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     assert_eq!(disk.max_transfer(), 51200);
     let data = pattern(1 << 20, 0);
     soon(disk.write_at(300, data.clone())).await.unwrap();
@@ -161,7 +161,7 @@ async fn digests_and_mutual_chap_work_together() {
         rig.server.address()
     );
     let session = soon(initiator(Options::default()).connect(&url)).await.unwrap();
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let data = pattern(200_003, 9);
     soon(disk.write_at(7, data.clone())).await.unwrap();
     assert_eq!(soon(disk.read_at(7, data.len())).await.unwrap(), data);
@@ -180,7 +180,7 @@ async fn a_probe_costs_no_turn_of_its_own_and_survives_unit_attention() {
     .await;
     let url = rig.unit_url(0, "?force_usn=serial%207");
     let session = soon(initiator(Options::default()).connect(url)).await.unwrap();
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let commands = rig.server.with(|target| target.commands().len());
     let profile = disk.profile();
     assert_eq!(profile.serial_number.as_deref(), Some("serial 7"));
@@ -189,7 +189,7 @@ async fn a_probe_costs_no_turn_of_its_own_and_survives_unit_attention() {
     assert_eq!(profile.capacity.physical_block_size, 4096);
     assert!(!profile.write_protected);
     // A second handle knows it all.
-    session.disk().await.unwrap();
+    session.disk_without_reconnect().await.unwrap();
     assert_eq!(rig.server.with(|target| target.commands().len()), commands);
     disk.write_at(0, vec![1; 512]).await.unwrap();
     disk.flush().await.unwrap();
@@ -204,7 +204,7 @@ async fn all_questions_go_out_before_any_is_answered() {
     // Nobody has asked for the disk, and no answer has come.
     crate::support::until(|| rig.server.with(|target| target.commands().len()) == 11).await;
     rig.server.with(|target| target.release());
-    soon(session.disk()).await.unwrap();
+    soon(session.disk_without_reconnect()).await.unwrap();
     assert_eq!(rig.server.with(|target| target.commands().len()), 11);
     rig.assert_clean();
 }
@@ -214,7 +214,7 @@ async fn a_host_may_have_a_name_with_several_addresses() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let url = format!("iscsi://localhost:{}/{TARGET}/0", rig.server.address().port());
     let session = soon(initiator(Options::default()).connect(url)).await.unwrap();
-    soon(session.disk()).await.unwrap();
+    soon(session.disk_without_reconnect()).await.unwrap();
     rig.assert_clean();
 }
 
@@ -246,7 +246,7 @@ async fn units_are_listed_and_addressed_by_number() {
     let session = rig.session(Options::default()).await;
     let luns = soon(session.report_luns()).await.unwrap();
     assert_eq!(luns, [Lun::ZERO, Lun::new(300).unwrap()]);
-    let disk = session.logical_unit(luns[1]).disk().await.unwrap();
+    let disk = session.logical_unit(luns[1]).disk_without_reconnect().await.unwrap();
     disk.write_at(0, vec![7; 8192]).await.unwrap();
     assert!(other.holds(0, &[7; 8192]));
     rig.assert_clean();
@@ -289,7 +289,7 @@ async fn zeros_and_discards_keep_their_neighbours() {
     rig.disk.fill(1);
     let before = rig.disk.read(0, 1 << 20);
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     soon(disk.write_zeroes(700, 5000)).await.unwrap();
     assert!(rig.disk.holds(700, &[0; 5000]));
     assert!(rig.disk.holds(0, &before[..700]) && rig.disk.holds(5700, &before[5700..6000]));
@@ -307,7 +307,7 @@ async fn zeros_and_discards_keep_their_neighbours() {
 async fn a_stream_reads_writes_and_seeks() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let data = pattern(1_500_001, 5);
     let mut stream = disk.stream(12_345);
     soon(stream.write_all(&data)).await.unwrap();
@@ -340,7 +340,7 @@ async fn a_stream_reads_writes_and_seeks() {
 async fn the_last_handle_logs_out() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     drop(session);
     disk.read_at(0, 512).await.unwrap();
     assert_eq!(rig.server.with(|target| target.sessions()), 1);
@@ -353,7 +353,7 @@ async fn the_last_handle_logs_out() {
 async fn a_logout_lets_requests_finish_and_takes_no_more() {
     let rig = Rig::start(512, 4096, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let data = pattern(1 << 20, 1);
     let write = disk.write_at(0, data.clone());
     let (written, ended) = soon(async { tokio::join!(write, session.logout()) }).await;
@@ -392,7 +392,7 @@ async fn a_redirected_login_ends_at_the_other_portal() {
     .await;
     let session = gate.session(Options::default()).await;
     assert_eq!(session.portal().unwrap().port, rig.server.address().port());
-    assert_eq!(soon(session.disk()).await.unwrap().capacity(), 64 * 512);
+    assert_eq!(soon(session.disk_without_reconnect()).await.unwrap().capacity(), 64 * 512);
     rig.assert_clean();
 }
 
@@ -409,7 +409,7 @@ async fn a_target_that_reads_no_list_of_algorithms_gets_a_single_one() {
         .with_chap(Some(iscsi_initiator::Chap::new("me", "a long secret".into())));
     let session = soon(rig.session(options)).await;
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
-    soon(session.disk()).await.unwrap();
+    soon(session.disk_without_reconnect()).await.unwrap();
     rig.assert_clean();
 }
 
@@ -418,7 +418,7 @@ async fn both_directions_full_at_once_do_not_block_each_other() {
     let rig = Rig::start(4096, 16384, |config| config.window = 128).await;
     let options = Options::default().with_max_bytes_in_flight(256 << 20);
     let session = rig.session(options).await;
-    let disk = session.disk().await.unwrap();
+    let disk = session.disk_without_reconnect().await.unwrap();
     let data = Bytes::from(pattern(4 << 20, 1));
     let tasks: Vec<_> = (0..16u64)
         .map(|number| {

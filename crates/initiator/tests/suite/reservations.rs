@@ -74,8 +74,8 @@ async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     let reservations = reservations(&rig);
     let url = rig.unit_url(0, "?reservation_key=0x1a2b");
     let session = soon(initiator(Options::default()).connect(url.as_str())).await.unwrap();
-    let disk = soon(session.disk()).await.unwrap();
-    let again = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
+    let again = soon(session.disk_without_reconnect()).await.unwrap();
     assert_eq!(reservations.keys(), [0x1a2b], "once for a session");
     drop(again);
     soon(disk.logout()).await.unwrap();
@@ -149,7 +149,7 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
 async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
     let rig = start().await;
     let session = soon(initiator(options(1)).connect(rig.unit_url(0, ""))).await.unwrap();
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     rig.server.with(Target::drop_connections);
     soon(disk.read_at(0, 512)).await.unwrap_err();
     let error = soon(disk.logout()).await.unwrap_err();

@@ -193,7 +193,7 @@ async fn other_data_waits_until_a_lost_session_is_settled() {
 #[tokio::test]
 async fn a_disk_of_a_lost_session_does_not_end_in_order() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
-    let disk = soon(rig.session(Options::default()).await.disk()).await.unwrap();
+    let disk = soon(rig.session(Options::default()).await.disk_without_reconnect()).await.unwrap();
     rig.server.with(|target| target.hold());
     let write = tokio::spawn({
         let disk = disk.clone();

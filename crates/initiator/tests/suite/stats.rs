@@ -85,7 +85,7 @@ fn assert_grown(before: &DiskStats, after: &DiskStats) {
 async fn what_a_session_has_counted_is_told_also_after_its_end() {
     let rig = rig().await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let before = session.stats().data_out_bytes;
     soon(disk.write_at(0, pattern(MIB as usize, 1))).await.unwrap();
     assert_eq!(session.stats().data_out_bytes, before + MIB);

@@ -14,7 +14,7 @@ const RUN: usize = 1 << 20;
 async fn rig_with_stream() -> (Rig, Session, DiskStream) {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     (rig, session, disk.stream(0))
 }
 
@@ -148,7 +148,7 @@ async fn a_lost_connection_and_a_logout_are_told_apart() {
 async fn a_stream_that_is_left_alone_holds_nothing_back() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let mut stream = disk.stream(0);
     soon(stream.write_all(&pattern(RUN, 1))).await.unwrap();
     // Nothing is told about the order of the two.

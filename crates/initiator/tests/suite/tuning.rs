@@ -54,7 +54,7 @@ async fn assert_usable(rig: &Rig, disk: &Disk) {
 /// A session with the unit of a target that has room for 4 MiB, under this tuning, that works.
 async fn session(rig: &Rig, change: impl FnOnce(Tuning) -> Tuning) -> Session {
     let session = rig.session(tuned(change)).await;
-    assert_usable(rig, &soon(session.disk()).await.unwrap()).await;
+    assert_usable(rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     session
 }
 
@@ -164,7 +164,7 @@ async fn pages_of_odd_sizes_go_one_at_a_time() {
     let rig = Rig::start(512, 8192, |config| config.keys.initial_r2t = true).await;
     let session = session(&rig, |tuning| tuning.with_sends(Some(Sends::OnePage))).await;
     assert_eq!(session.plan().unwrap().sends.value, Sends::OnePage);
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let data = Bytes::from(pattern(2 << 20, 7));
     let mut rest = data.clone();
     let mut pages = Vec::new();
@@ -195,7 +195,7 @@ async fn more_pages_than_a_system_call_takes_stay_in_order() {
             session(&rig, |tuning| tuning.with_policy(policy).with_sends(Some(Sends::ManyPages)))
                 .await;
         assert_eq!(session.plan().unwrap().cork.value, cork);
-        let disk = soon(session.disk()).await.unwrap();
+        let disk = soon(session.disk_without_reconnect()).await.unwrap();
         let data = Bytes::from(pattern(4 << 20, u8::from(cork)));
         let pages: Vec<_> =
             (0..data.len()).step_by(512).map(|at| data.slice(at..at + 512)).collect();
@@ -243,7 +243,7 @@ async fn a_receive_buffer_for_the_link_takes_a_second_connection() {
 async fn bytes_and_the_kernels_account_are_read() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = session(&rig, |tuning| tuning).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let before = read(&session).await;
     soon(disk.write_at(0, pattern(1 << 20, 1))).await.unwrap();
     soon(disk.read_at(0, 1 << 19)).await.unwrap();
@@ -262,7 +262,7 @@ async fn bytes_and_the_kernels_account_are_read() {
 async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     let rig = slow(Duration::from_millis(10), shrink).await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let plan = session.plan().unwrap();
     assert_eq!(plan.queue_depth.value, 1);
     assert!(plan.queue_depth.reason.contains("all that the peer accepts"), "{plan}");
@@ -281,7 +281,7 @@ async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
 async fn a_target_with_a_window_of_one_is_blamed_for_it() {
     let rig = slow(Duration::from_millis(10), shrink).await;
     let session = rig.session(Options::default()).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let before = read(&session).await;
     let mut writes = (0..320_u64)
         .map(|block| {
@@ -308,7 +308,7 @@ async fn a_target_with_a_window_of_one_is_blamed_for_it() {
 async fn a_target_that_does_not_answer_is_blamed() {
     let rig = Rig::start(512, 8192, |_| {}).await;
     let session = session(&rig, |tuning| tuning).await;
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     rig.server.with(Target::hold);
     let pending = tokio::spawn(async move { disk.read_at(0, 512).await });
     while rig.server.with(|target| target.active_tasks()) == 0 {
@@ -337,7 +337,7 @@ async fn a_session_that_sleeps_waits_for_its_source() {
     let before = read(&session).await;
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
     // The sleep is told once, not again by whoever wakes it.
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     soon(disk.read_at(0, 512)).await.unwrap();
     let after = read(&session).await;
     // The little that has moved was read.
@@ -393,7 +393,7 @@ async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
         };
         soon(async { while write().await != rate {} }).await;
     };
-    let disk = soon(session.disk()).await.unwrap();
+    let disk = soon(session.disk_without_reconnect()).await.unwrap();
     paced("84mbit".parse().ok()).await;
     for (rate, pacing_rate) in [("40mbit", "42mbit"), ("1kbit", "655360bit"), ("off", "off")] {
         shaper.change(shaper.root(), Class::new(rate.parse().unwrap())).unwrap();

@@ -128,7 +128,7 @@ async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     let port = [&[0x53, 0x98, 0, 252][..], &[b'p'; 252]].concat();
     let names = [naa, port].concat();
     let rig = start(|unit| unit.behavior.designators = Some(names.clone())).await;
-    let disk = soon(rig.session(Options::default())).await.disk().await.unwrap();
+    let disk = soon(rig.session(Options::default())).await.disk_without_reconnect().await.unwrap();
     assert_eq!(disk.profile().designator.as_ref().unwrap().to_string(), "naa.5000c50001020304");
     let asked = rig.server.with(|target| {
         let commands = target.commands().iter();

@@ -39,17 +39,17 @@ use crate::url::Url;
 use iscsi_multipath::paths::Credit;
 
 impl Session {
-    /// Opens the disk that the URL of the session names.
-    ///
-    /// Its requests use this session only: a disk that is opened this way does not reconnect.
-    /// [`Initiator::disk`](crate::Initiator::disk) opens one that does.
+    /// Opens the disk that the URL of the session names, over this session only: the disk does not reconnect, and ends with
+    /// the session. [`Initiator::disk`](crate::Initiator::disk) opens one that does.
     ///
     /// # Errors
-    /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk`].
-    pub async fn disk(&self) -> Result<Disk, Error> {
+    /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk_without_reconnect`].
+    pub async fn disk_without_reconnect(&self) -> Result<Disk, Error> {
         let lun = self.named_lun().ok_or(Error::NoUnitNamed)?;
-        let disk = match self.logical_unit(lun).disk().await {
-            Err(Error::NoSuchUnit { .. }) => self.listed_unit(lun).await?.disk().await?,
+        let disk = match self.logical_unit(lun).disk_without_reconnect().await {
+            Err(Error::NoSuchUnit { .. }) => {
+                self.listed_unit(lun).await?.disk_without_reconnect().await?
+            }
             result => result?,
         };
         if let Some(expected) = self.expected_serial_number() {
@@ -63,13 +63,14 @@ impl Session {
 }
 
 impl LogicalUnit {
-    /// Opens the unit as a byte-addressed disk, and registers it by its
+    /// Opens the unit as a byte-addressed disk over its session only: the disk does not reconnect, and ends with the session.
+    /// Registers it by its
     /// [key](crate::Options::with_reservation_key) if the options have one.
     ///
     /// # Errors
     /// As [`profile`](Self::profile); [`Error::Unsupported`] if there is a key, and the unit has no
     /// persistent reservations.
-    pub async fn disk(&self) -> Result<Disk, Error> {
+    pub async fn disk_without_reconnect(&self) -> Result<Disk, Error> {
         let profile = self.profile().await?;
         self.register().await?;
         Ok(Disk::new(self.clone(), profile))
@@ -233,7 +234,7 @@ async fn spread_out(
         let span = opener.report.span().clone();
         opening.spawn(async move { Event::New(opener.open(expected).await) }.instrument(span));
     }
-    let disk = session.disk().await?;
+    let disk = session.disk_without_reconnect().await?;
     let identity = match Identity::of(&disk.unit(), disk.profile()) {
         Ok(identity) => identity,
         Err(reason) => {
