@@ -1,6 +1,7 @@
 //! Logical units through one session: what they are, and commands for them.
 
 pub(crate) mod execute;
+mod fencing;
 mod flush;
 pub(crate) mod identity;
 pub(crate) mod inventory;
@@ -8,7 +9,6 @@ pub(crate) mod logical_unit;
 pub(crate) mod port_groups;
 pub(crate) mod probe;
 pub(crate) mod recognition;
-mod registration;
 mod reservation;
 pub(crate) mod retry;
 pub(crate) mod transfer;

@@ -4,6 +4,7 @@
 //! decisions are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
 #![forbid(unsafe_code)]
 
+pub mod fencing;
 mod ids;
 pub mod paths;
 pub mod ranges;

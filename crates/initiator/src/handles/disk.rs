@@ -345,10 +345,9 @@ impl Disk {
                 result = result.and(path.unit.unregister().await);
             }
             let logouts = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
-            let registration =
-                self.unit.state().membership.registration().filter(|it| it.is_left());
+            let fencing = self.unit.state().membership.fencing();
             let ended = logouts.and(result);
-            let result = match registration {
+            let result = match fencing.filter(|fencing| fencing.may_be_left()) {
                 Some(left) => Err(left.left_because(ended.err().unwrap_or(Error::Closed))),
                 None => ended,
             };

@@ -16,7 +16,7 @@ use crate::multipath::path::Path;
 use crate::multipath::path_set::Remains;
 use crate::multipath::reinstatement::{Lost, NotBack};
 use crate::multipath::supervisor::Supervisor;
-use crate::state::registration::Registration;
+use crate::state::fencing::SharedFencing;
 
 /// What has come of closing so far.
 #[derive(Debug, Default)]
@@ -56,14 +56,14 @@ impl Supervisor {
         for path in std::mem::take(&mut self.still_registered) {
             self.try_to_reopen(Lost::new(path, Error::Closed));
         }
-        let registration = self.registration();
+        let fencing = self.fencing();
         let mut next = event;
         loop {
             if let Some(event) = next.take() {
                 self.handle_while_closing(event, &mut closing);
             }
             // Each session that is still being opened may be registered by then.
-            let may_register = registration.as_ref().is_some_and(|it| it.verdict().is_ok());
+            let may_register = fencing.as_ref().is_some_and(|it| it.verdict().is_ok());
             if closing.logouts == 0 && !self.is_settling() && !may_register {
                 break;
             }
@@ -76,9 +76,9 @@ impl Supervisor {
         if let Some(why) = self.unsettled.take() {
             return Err(Error::Unsettled { why: Box::new(why) });
         }
-        if let Some(registration) = registration.filter(|it| it.is_left()) {
+        if let Some(fencing) = fencing.filter(|it| it.may_be_left()) {
             let why = refusal.or(failure).or_else(|| self.refusal.clone());
-            return Err(registration.left_because(why.unwrap_or(Error::Closed)));
+            return Err(fencing.left_because(why.unwrap_or(Error::Closed)));
         }
         failure.map_or(Ok(()), Err)
     }
@@ -155,8 +155,8 @@ impl Supervisor {
     }
 
     /// The registrations of the disk, if it has a key.
-    fn registration(&self) -> Option<Arc<Registration>> {
-        self.expected.get()?.like.state().membership.registration().cloned()
+    fn fencing(&self) -> Option<Arc<SharedFencing>> {
+        self.expected.get()?.like.state().membership.fencing().cloned()
     }
 
     /// Goes on with what closing could not settle, as long as another disk of the initiator has the unit, or may yet be

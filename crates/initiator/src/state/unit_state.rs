@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::state::across_sessions::AcrossSessions;
 use crate::state::capacity::Capacity;
 use crate::state::doubts::Doubts;
+use crate::state::fencing::Membership;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
-use crate::state::registration::Membership;
 use crate::state::size::SizeQuestion;
 use crate::state::unflushed::Unflushed;
 
@@ -70,7 +70,7 @@ impl UnitState {
             self.hear_of_medium();
         }
         // What waits is taken back, and then ends by the verdict.
-        let is_preempted = is_attention && self.membership.hear(sense.additional);
+        let is_preempted = is_attention && self.membership.on_unit_attention(sense.additional);
         is_preempted || may_be_another_unit(sense.additional)
     }
 

@@ -9,6 +9,8 @@ use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Preempt, Session,
 use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::fault::{Effect, Fault, Trigger};
+use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort};
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use tokio::time::sleep;
@@ -386,6 +388,34 @@ async fn prs_12_another_port_is_another_nexus() {
                 reservations.registrations().iter().map(|it| it.registrant.target_port).collect();
             assert_eq!((ports, reservations.keys()), (vec![1, 2], vec![KEY; 2]));
         }
+    }
+}
+
+/// PRS-12: a registration that was lost on its way says nothing of a fence: the disk is still registered by its first session, and
+/// further ones join.
+#[tokio::test]
+async fn prs_12_a_registration_without_an_answer_is_no_fence() {
+    // Number of the command of the second session that is lost, found out by the first run.
+    let mut lost = None;
+    for _ in 0..2 {
+        let rig = start().await;
+        if let Some(number) = lost {
+            let register = Trigger::Receiving(Some(Opcode::ScsiCommand), number);
+            let fault = Fault::new(register, Effect::Close).on_connection(1);
+            rig.server.with(|target| target.config_mut().faults.push(fault));
+        }
+        let disk = open(&rig, options(3)).await;
+        let others = if lost.is_some() { 1 } else { 2 };
+        until(|| disk.spread().sessions == 1 + others).await;
+        soon(disk.write_at(0, vec![2; 4096])).await.unwrap();
+        assert_eq!(reservations(&rig).keys(), vec![KEY; 1 + others as usize]);
+        let commands = rig.server.with(|target| target.commands().to_vec());
+        let mut of_second = commands.iter().filter(|it| it.connection == ConnId(1));
+        let register = of_second.position(|it| it.cdb[0] == 0x5f);
+        if lost.is_some() {
+            assert_eq!(register, None, "it was lost");
+        }
+        lost = register.map(|number| u32::try_from(number).unwrap());
     }
 }
 

@@ -231,7 +231,7 @@ impl Disk {
     fn reservation_key(&self) -> Result<ReservationKey, Error> {
         let membership = &self.unit.state().membership;
         membership.verdict()?;
-        let registration = membership.registration().ok_or(Error::NoReservationKey)?;
-        Ok(registration.key())
+        let fencing = membership.fencing().ok_or(Error::NoReservationKey)?;
+        Ok(fencing.key())
     }
 }

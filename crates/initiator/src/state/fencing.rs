@@ -1,0 +1,214 @@
+//! The registrations of a disk by its reservation key, shared by its sessions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use iscsi_multipath::PathId;
+use iscsi_multipath::fencing::{
+    Claim, End, Failure, Fencing, Goal, PathNexus, ProcedureId, Question, Step,
+};
+use iscsi_pdu::scsi::AdditionalSense;
+use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+/// The lock around the [`Fencing`] of a disk, and the wait for the turn of a procedure.
+#[derive(Debug)]
+pub(crate) struct SharedFencing {
+    key: ReservationKey,
+    owner: Mutex<Owner>,
+    /// Copy of [`Fencing::is_preempted`]: a request that begins looks at it, and takes no lock.
+    is_preempted: AtomicBool,
+    /// The turn may have passed to another procedure.
+    turned: Notify,
+}
+
+#[derive(Debug)]
+struct Owner {
+    fencing: Fencing,
+    next_path: u32,
+}
+
+/// What a session of a disk has to do with the registrations of the disk.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    fencing: OnceLock<Arc<SharedFencing>>,
+    path: OnceLock<PathId>,
+}
+
+/// A path of a disk that has a reservation key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'a> {
+    fencing: &'a SharedFencing,
+    path: PathId,
+}
+
+/// A procedure that runs; dropped, it is given up.
+#[derive(Debug)]
+pub(crate) struct Procedure<'a> {
+    fencing: &'a SharedFencing,
+    id: ProcedureId,
+}
+
+impl SharedFencing {
+    fn new(key: ReservationKey) -> Self {
+        let owner = Owner { fencing: Fencing::new(key), next_path: 0 };
+        Self {
+            key,
+            owner: Mutex::new(owner),
+            is_preempted: AtomicBool::new(false),
+            turned: Notify::new(),
+        }
+    }
+
+    pub(crate) const fn key(&self) -> ReservationKey {
+        self.key
+    }
+
+    /// The error of all requests, if another host has ended a registration.
+    pub(crate) fn verdict(&self) -> Result<(), Error> {
+        let is_preempted = self.is_preempted.load(Ordering::SeqCst);
+        if is_preempted { Err(Error::Preempted { key: self.key }) } else { Ok(()) }
+    }
+
+    /// Whether the unit may know the key by a nexus of the disk.
+    pub(crate) fn may_be_left(&self) -> bool {
+        self.with(|fencing| fencing.may_be_left())
+    }
+
+    /// The error of a disk that has ended, and may have left a registration for this reason.
+    pub(crate) fn left_because(&self, why: Error) -> Error {
+        Error::StillRegistered { key: self.key, why: Box::new(why) }
+    }
+
+    fn attach(&self, nexus: PathNexus) -> PathId {
+        self.with_owner(|owner| {
+            let path = PathId(owner.next_path);
+            owner.next_path += 1;
+            owner.fencing.attach(path, nexus);
+            path
+        })
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&mut Fencing) -> T) -> T {
+        self.with_owner(|owner| call(&mut owner.fencing))
+    }
+
+    fn with_owner<T>(&self, call: impl FnOnce(&mut Owner) -> T) -> T {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = call(&mut owner);
+        if owner.fencing.is_preempted() {
+            self.is_preempted.store(true, Ordering::SeqCst);
+        }
+        result
+    }
+}
+
+impl Membership {
+    /// The membership of a further session of the same disk.
+    pub(crate) fn follow(&self) -> Self {
+        Self { fencing: self.fencing.clone(), path: OnceLock::new() }
+    }
+
+    /// The registrations of the disk, if it has a key.
+    pub(crate) fn fencing(&self) -> Option<&Arc<SharedFencing>> {
+        self.fencing.get()
+    }
+
+    /// Gives the disk a key, if it has none yet.
+    pub(crate) fn set_key(&self, key: ReservationKey) {
+        self.fencing.get_or_init(|| Arc::new(SharedFencing::new(key)));
+    }
+
+    /// The path that the session is, with the nexus that it has, if the disk has a key.
+    pub(crate) fn member(&self, nexus: impl FnOnce() -> PathNexus) -> Option<Member<'_>> {
+        let fencing = self.fencing()?;
+        let path = *self.path.get_or_init(|| fencing.attach(nexus()));
+        Some(Member { fencing, path })
+    }
+
+    /// The error of all requests, if another host has ended a registration of the disk.
+    pub(crate) fn verdict(&self) -> Result<(), Error> {
+        self.fencing().map_or(Ok(()), |fencing| fencing.verdict())
+    }
+
+    /// Takes a unit attention. Returns whether it reports that another host has ended the registration of the disk.
+    pub(crate) fn on_unit_attention(&self, additional: AdditionalSense) -> bool {
+        let member = self.fencing().zip(self.path.get());
+        member.is_some_and(|(fencing, path)| {
+            fencing.with(|fencing| fencing.on_unit_attention(*path, additional))
+        })
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if let Some((fencing, path)) = self.fencing().zip(self.path.get()) {
+            fencing.with(|fencing| fencing.detach(*path));
+            fencing.turned.notify_waiters();
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    pub(crate) const fn key(&self) -> ReservationKey {
+        self.fencing.key
+    }
+
+    /// Whether the session was registered.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.fencing.with(|fencing| fencing.is_registered(self.path))
+    }
+
+    /// Whether the unit may know the nexus of the session by the key of the disk.
+    pub(crate) fn is_nexus_registered(&self) -> bool {
+        self.fencing.with(|fencing| fencing.is_nexus_registered(self.path))
+    }
+
+    pub(crate) fn start(&self, goal: Goal) -> Procedure<'a> {
+        let id = self.fencing.with(|fencing| fencing.start(self.path, goal));
+        Procedure { fencing: self.fencing, id }
+    }
+
+    pub(crate) fn begin_reserving(&self, change: &PersistentReserveOut) -> Option<Claim> {
+        self.fencing.with(|fencing| fencing.begin_reserving(self.path, change))
+    }
+
+    pub(crate) fn end_reserving(&self, claim: Claim, end: End<'_>) {
+        self.fencing.with(|fencing| fencing.end_reserving(claim, end));
+    }
+}
+
+impl Procedure<'_> {
+    /// Waits until the procedure has a question, or has ended.
+    ///
+    /// # Errors
+    /// How it ended.
+    pub(crate) async fn next(&self) -> Result<Question, Result<(), Failure>> {
+        let turned = &self.fencing.turned;
+        loop {
+            let mut turned = std::pin::pin!(turned.notified());
+            // From here on no turn is missed.
+            turned.as_mut().enable();
+            let now = Instant::now().into_std();
+            match self.fencing.with(|fencing| fencing.poll(self.id, now)) {
+                Step::Ask(question) => return Ok(question),
+                Step::Done(result) => return Err(result),
+                Step::Wait => turned.await,
+            }
+        }
+    }
+
+    pub(crate) fn on_end(&self, end: End<'_>) {
+        self.fencing.with(|fencing| fencing.on_end(self.id, end));
+    }
+}
+
+impl Drop for Procedure<'_> {
+    fn drop(&mut self) {
+        self.fencing.with(|fencing| fencing.cancel(self.id));
+        self.fencing.turned.notify_waiters();
+    }
+}

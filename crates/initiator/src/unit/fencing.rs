@@ -1,0 +1,190 @@
+//! Asks the unit what the procedures of [`Fencing`](iscsi_multipath::fencing::Fencing) need to know of its registrations, and
+//! has the changes made.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use iscsi_multipath::fencing::{End, Failure, Goal, PathNexus, Question, ReserveCommand};
+use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
+use iscsi_session::TaskError;
+use tokio::time::{timeout, timeout_at};
+
+use crate::boxed::{BoxFuture, boxed};
+use crate::error::Error;
+use crate::state::budget::Budget;
+use crate::state::fencing::Member;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::transfer::Transfer;
+
+/// Budget of the questions: requests that wait for them may hold the whole budget of the session.
+const COMMANDS: usize = 2;
+const COMMAND_BYTES: usize = 1 << 20;
+/// Time limit of the wait for what a session carries, before its registration ends.
+const REQUESTS_LIMIT: Duration = Duration::from_secs(5);
+/// What a unit without the commands lacks.
+const LACK: &str =
+    "persistent reservations, which a disk with a reservation key needs; open it without one";
+
+impl LogicalUnit {
+    /// Registers the first session of a disk by its key, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the unit has no persistent reservations; [`Error::Preempted`] if the session was
+    /// registered before, and another host has ended that; or as [`execute`](Self::execute).
+    pub(crate) fn register(&self) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(async move {
+            let Some(key) = self.session().policy().reservation_key else { return Ok(()) };
+            self.state().membership.set_key(key);
+            match self.member() {
+                Some(member) => self.run(member, Goal::Register).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Registers a further session of a disk, or one that has reconnected, if the disk has a key and is still
+    /// registered by it.
+    ///
+    /// # Errors
+    /// [`Error::Preempted`] if another host has ended its registration, for good; otherwise as
+    /// [`register`](Self::register).
+    pub(crate) async fn join_registration(&self) -> Result<(), Error> {
+        match self.member() {
+            Some(member) => self.run(member, Goal::Join).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The error of a command that has met a reservation: of another host, or because this one was fenced off.
+    pub(super) async fn explain_conflict(&self, error: Error) -> Error {
+        let member = self.member().filter(|_| error.is_reservation_conflict());
+        let Some(member) = member.filter(Member::is_registered) else { return error };
+        // Another unit behind the number knows no key of the disk, and that means nothing.
+        if let Err(error) = Box::pin(self.recognized()).await {
+            return error;
+        }
+        match self.run(member, Goal::Prove).await {
+            Err(reason @ Error::Preempted { .. }) => reason,
+            Err(reason) if reason.is_of_session() => reason,
+            Err(_) | Ok(()) => error,
+        }
+    }
+
+    /// Whether the unit may know the nexus of the session by the key of the disk.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.member().is_some_and(|member| member.is_nexus_registered())
+    }
+
+    /// Ends the registration of the session's nexus, once what it carries has ended.
+    ///
+    /// # Errors
+    /// Why the unit may still have it.
+    pub(crate) async fn unregister(&self) -> Result<(), Error> {
+        self.end_registration(Goal::End).await
+    }
+
+    /// Ends it, unless a reservation may end with it.
+    pub(crate) async fn unregister_unless_holder(&self) {
+        // Whether it may still be there is noted.
+        drop(self.end_registration(Goal::EndUnlessReserved).await);
+    }
+
+    async fn end_registration(&self, goal: Goal) -> Result<(), Error> {
+        let Some(member) = self.member().filter(Member::is_registered) else { return Ok(()) };
+        let outstanding = &self.state().outstanding;
+        drop(timeout(REQUESTS_LIMIT, outstanding.ended_before(outstanding.next())).await);
+        let result = self.run(member, goal).await;
+        if let Err(why) = &result {
+            let span = self.session().span();
+            tracing::debug!(parent: span, %why, "the registration of a session did not end in order");
+        }
+        result
+    }
+
+    /// Notes that the nexus of the session holds the unit by this change, or may.
+    pub(super) async fn reserving(
+        &self,
+        change: &PersistentReserveOut,
+        made: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let Some(member) = self.member() else { return made.await };
+        let Some(claim) = member.begin_reserving(change) else { return made.await };
+        let result = made.await.map(|()| BytesMut::new());
+        member.end_reserving(claim, end_of(&result));
+        result.map(drop)
+    }
+
+    fn member(&self) -> Option<Member<'_>> {
+        let session = self.session();
+        self.state()
+            .membership
+            .member(|| PathNexus { isid: session.isid(), portal_group: session.portal_group() })
+    }
+
+    /// Runs a procedure of the owner over this session.
+    fn run<'a>(&'a self, member: Member<'a>, goal: Goal) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            let unit = self.with_questions(Budget::new(COMMANDS, COMMAND_BYTES));
+            let procedure = member.start(goal);
+            let mut failed = Vec::new();
+            let result = loop {
+                match procedure.next().await {
+                    Ok(question) => {
+                        let answer = unit.answer(&question).await;
+                        procedure.on_end(end_of(&answer));
+                        failed.extend(answer.err().map(|error| (question.number, error)));
+                    }
+                    Err(result) => break result,
+                }
+            };
+            result.map_err(|failure| error_of(failure, failed, member.key()))
+        })
+    }
+
+    /// The answer of the unit to a question.
+    async fn answer(&self, question: &Question) -> Result<BytesMut, Error> {
+        let transfer = match question.command {
+            ReserveCommand::In { action, allocation_length } => {
+                Transfer::query(action.cdb(allocation_length), allocation_length.into())
+            }
+            ReserveCommand::Out(change) => Transfer::reserve_out(&change),
+        };
+        let request = transfer.name();
+        let answer = async { Ok(self.execute_with_retry(transfer).await?.data) };
+        match question.deadline {
+            None => answer.await,
+            Some(deadline) => timeout_at(deadline.into(), answer)
+                .await
+                .unwrap_or(Err(Error::Task { request, cause: TaskError::TimedOut })),
+        }
+    }
+}
+
+fn end_of(answer: &Result<BytesMut, Error>) -> End<'_> {
+    match answer {
+        Ok(data) => End::Good(data),
+        Err(Error::CheckCondition { sense, .. }) => End::Check(sense),
+        Err(Error::Status { status, .. }) => End::Status(*status),
+        Err(_) => End::NoAnswer,
+    }
+}
+
+/// The error of a procedure of which these questions have failed.
+fn error_of(failure: Failure, failed: Vec<(u32, Error)>, key: ReservationKey) -> Error {
+    match failure {
+        Failure::Preempted => Error::Preempted { key },
+        Failure::NoReservations => Error::Unsupported(LACK),
+        Failure::NoGeneration => {
+            Error::Unsupported("a count of the changes of its registrations (PRGENERATION)")
+        }
+        Failure::Unproven => {
+            Error::Unsupported("a list of registrations with their sessions (READ FULL STATUS)")
+        }
+        Failure::Question(number) => {
+            let failed = failed.into_iter().find(|(of, _)| *of == number);
+            failed.map_or(Error::Closed, |(_, error)| error)
+        }
+        Failure::Format(why) => Error::Format { command: "PERSISTENT RESERVE IN", why },
+        Failure::GivenUp => Error::Closed,
+    }
+}

@@ -1,0 +1,304 @@
+//! The reservation key of a disk: over which paths it is registered with the unit, whether it still is, and how that is
+//! found out (SPC-4 §5.13).
+
+mod exchange;
+mod procedure;
+mod registrations;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
+use iscsi_pdu::scsi::{AdditionalSense, FormatError};
+
+use crate::PathId;
+pub use exchange::{End, Question, ReserveCommand};
+use procedure::Procedure;
+pub use registrations::PathNexus;
+use registrations::{Nexus, Registrations};
+
+/// The registrations of a disk with a reservation key, over all of its paths.
+///
+/// A host that ends a registration of the disk (PREEMPT, CLEAR) wants this host to write nothing more. So the disk
+/// never registers again what another host has ended, and from then on all of its requests fail
+/// ([`is_preempted`](Self::is_preempted)). Nothing ends that state.
+///
+/// Each session registers its I_T nexus before anything is written over it. A registration belongs to the nexus and
+/// outlives the session (SPC-4 §5.13.1), so a session that reconnects is still registered, or another host has ended
+/// that.
+///
+/// | path | command | proof that no other host has ended the registrations |
+/// |---|---|---|
+/// | the first one | REGISTER AND IGNORE EXISTING KEY | none: the caller who opens the disk wants it registered |
+/// | one of a nexus that was registered | REGISTER, with the key that the nexus has | the unit refuses it with RESERVATION CONFLICT where the registration was ended; the path is then registered as a further one, because some targets, tgt among them, take each session for a new nexus |
+/// | a further one | REGISTER AND IGNORE EXISTING KEY between two READ KEYS | the first READ KEYS shows the key, and PRGENERATION has grown by one: no registration was ended in between. Otherwise the registration is ended, and the path tries again |
+///
+/// A registration that was sent and not answered may still be carried out, until its nexus logs in again. So a key that
+/// READ KEYS shows proves nothing where it may be by such a registration: then READ FULL STATUS shows whether the
+/// registration of another nexus is there. A nexus that logs in again ends its own uncertain registration first.
+///
+/// A command that meets RESERVATION CONFLICT may have met the reservation of another host, or this host was fenced
+/// off. The first proof of the table, over the same path, shows which. A unit attention that reports a preemption
+/// over a registered path needs no proof.
+///
+/// A path that is not needed any more ends its registration, unless a reservation may end with it: that of the holder, and
+/// under an all registrants type that of the last registrant (SPC-4 §5.13.11.2). Then it stays until the disk ends.
+///
+/// Procedures run one at a time, in the order of their [`start`](Self::start), because each counts the changes that all make. Only
+/// the end of a registration does not wait ([`Goal::End`]): at the end of a disk one silent path must not delay all others.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use iscsi_multipath::PathId;
+/// use iscsi_multipath::fencing::{End, Fencing, Goal, PathNexus, Step};
+/// use iscsi_pdu::Isid;
+/// use iscsi_pdu::scsi::reservation::ReservationKey;
+///
+/// let mut fencing = Fencing::new(ReservationKey(0x1a2b));
+/// let path = PathId(1);
+/// fencing.attach(path, PathNexus { isid: Isid::random([1, 2, 3], 0), portal_group: Some(1) });
+/// let procedure = fencing.start(path, Goal::Register);
+/// loop {
+///     match fencing.poll(procedure, Instant::now()) {
+///         // The unit answers GOOD.
+///         Step::Ask(_question) => fencing.on_end(procedure, End::Good(&[])),
+///         Step::Done(result) => break assert_eq!(result, Ok(())),
+///         Step::Wait => unreachable!("no other procedure is running"),
+///     }
+/// }
+/// assert!(fencing.is_registered(path));
+/// ```
+#[derive(Debug)]
+pub struct Fencing {
+    registrations: Registrations,
+    procedures: Vec<(ProcedureId, Procedure)>,
+    /// Procedures that run one at a time; the first one is running.
+    turns: VecDeque<ProcedureId>,
+    next_procedure: u64,
+}
+
+/// Identifies a procedure. No number is used twice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ProcedureId(u64);
+
+/// What a procedure achieves for its path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Goal {
+    /// Registers the first path of the disk.
+    Register,
+    /// Registers a further path, or one that has reconnected, if no other host has ended the registrations.
+    Join,
+    /// Finds out after a RESERVATION CONFLICT whether the path is still registered.
+    Prove,
+    /// Ends the registration of the path, without waiting for a turn.
+    End,
+    /// Ends the registration of the path, unless a reservation may end with it.
+    EndUnlessReserved,
+}
+
+/// What a procedure does next.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// Nothing: another procedure has its turn, or a question has not ended.
+    Wait,
+    /// Send this command, and return its end with [`Fencing::on_end`].
+    Ask(Question),
+    /// The procedure has ended, and its number is forgotten.
+    Done(Result<(), Failure>),
+}
+
+/// Why a procedure failed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// Another host has ended a registration of the disk.
+    #[error("another host has ended the registration of the disk")]
+    Preempted,
+    /// The unit refuses every form of REGISTER.
+    #[error("the unit has no persistent reservations")]
+    NoReservations,
+    /// PRGENERATION does not show which changes there were: other hosts change registrations all the time, or the unit
+    /// does not count.
+    #[error("the unit does not count the changes of its registrations (PRGENERATION)")]
+    NoGeneration,
+    /// Some registrations were sent and not answered, and the unit does not show whether the key that it knows is by one
+    /// of them: the disk may be fenced off, or not.
+    #[error("the unit does not show which nexuses are registered (READ FULL STATUS)")]
+    Unproven,
+    /// The question with this number has failed; its [`End`] is the reason.
+    #[error("question {0} has failed")]
+    Question(u32),
+    /// The answer to PERSISTENT RESERVE IN cannot be read.
+    #[error(transparent)]
+    Format(FormatError),
+    /// The procedure was [cancelled](Fencing::cancel), or its path has gone.
+    #[error("the procedure was given up")]
+    GivenUp,
+}
+
+/// A reservation that is being made; see [`Fencing::begin_reserving`].
+#[derive(Debug)]
+#[must_use]
+pub struct Claim {
+    nexus: Option<Nexus>,
+    /// Whether the nexus could not hold a reservation before.
+    is_new: bool,
+    is_reserve: bool,
+}
+
+impl Fencing {
+    /// Makes the owner for a disk with this key, which is registered over no path yet.
+    pub const fn new(key: ReservationKey) -> Self {
+        Self {
+            registrations: Registrations::new(key),
+            procedures: Vec::new(),
+            turns: VecDeque::new(),
+            next_procedure: 0,
+        }
+    }
+
+    /// Returns the key.
+    pub const fn key(&self) -> ReservationKey {
+        self.registrations.key()
+    }
+
+    /// Returns whether another host has ended a registration of the disk.
+    pub const fn is_preempted(&self) -> bool {
+        self.registrations.is_preempted()
+    }
+
+    /// Adds a path whose session has logged in. It is not registered.
+    pub fn attach(&mut self, path: PathId, nexus: PathNexus) {
+        self.registrations.attach(path, nexus);
+    }
+
+    /// Removes a path, and gives its procedures up. The registration of its nexus stays.
+    pub fn detach(&mut self, path: PathId) {
+        for (_, procedure) in self.procedures.iter_mut().filter(|(_, it)| it.path() == path) {
+            procedure.give_up(&mut self.registrations);
+        }
+        self.registrations.detach(path);
+    }
+
+    /// Returns whether the path was registered, and has not ended that itself.
+    pub fn is_registered(&self, path: PathId) -> bool {
+        self.registrations.is_registered(path)
+    }
+
+    /// Returns whether the unit may know the nexus of the path by the key of the disk.
+    pub fn is_nexus_registered(&self, path: PathId) -> bool {
+        let nexus = self.registrations.nexus_of(path);
+        !self.is_preempted() && nexus.is_some_and(|nexus| self.registrations.knows(nexus))
+    }
+
+    /// Returns whether the unit may know any nexus of the disk by the key.
+    pub fn may_be_left(&self) -> bool {
+        self.registrations.may_be_left()
+    }
+
+    /// Takes a unit attention that came over a path. Returns whether it reports that another host has ended the registration
+    /// of the disk: by its key, or with all others (SPC-4 §5.13.11.4, §5.13.11.6). Over a path that was not registered it
+    /// is about an earlier registration of the same nexus.
+    pub fn on_unit_attention(&mut self, path: PathId, additional: AdditionalSense) -> bool {
+        let is_preemption = matches!(
+            additional,
+            AdditionalSense::REGISTRATIONS_PREEMPTED | AdditionalSense::RESERVATIONS_PREEMPTED
+        );
+        let is_ours = is_preemption && self.is_registered(path);
+        if is_ours {
+            self.registrations.preempt();
+        }
+        is_ours
+    }
+
+    /// Starts a procedure. To run it, [`poll`](Self::poll) it until it is done.
+    pub fn start(&mut self, path: PathId, goal: Goal) -> ProcedureId {
+        let id = ProcedureId(self.next_procedure);
+        self.next_procedure += 1;
+        if let Some(nexus) = self.registrations.nexus_of(path) {
+            self.procedures.push((id, Procedure::new(goal, path, nexus)));
+            if goal != Goal::End {
+                self.turns.push_back(id);
+            }
+        }
+        id
+    }
+
+    /// Returns what a procedure does next. Each question is returned once.
+    pub fn poll(&mut self, procedure: ProcedureId, now: Instant) -> Step {
+        let is_waiting = self.turns.contains(&procedure) && self.turns.front() != Some(&procedure);
+        if is_waiting {
+            return Step::Wait;
+        }
+        let Some(running) = find(&mut self.procedures, procedure) else {
+            return Step::Done(Err(Failure::GivenUp));
+        };
+        let step = running.poll(&mut self.registrations, now);
+        if matches!(step, Step::Done(_)) {
+            self.remove(procedure);
+        }
+        step
+    }
+
+    /// Takes the end of the question that [`poll`](Self::poll) returned last for this procedure.
+    pub fn on_end(&mut self, procedure: ProcedureId, end: End<'_>) {
+        if let Some(running) = find(&mut self.procedures, procedure) {
+            running.on_end(end, &mut self.registrations);
+        }
+    }
+
+    /// Gives a procedure up, because no caller waits for it any more. The unit may still carry out what was sent; that is
+    /// remembered.
+    pub fn cancel(&mut self, procedure: ProcedureId) {
+        if let Some(running) = find(&mut self.procedures, procedure) {
+            running.give_up(&mut self.registrations);
+        }
+        self.remove(procedure);
+    }
+
+    /// Notes that a command is about to be sent over the path. Returns a claim if by this command the nexus may hold the
+    /// reservation of the unit: return its end with [`end_reserving`](Self::end_reserving). A claim without an end counts
+    /// as a reservation that may be held.
+    pub fn begin_reserving(
+        &mut self,
+        path: PathId,
+        command: &PersistentReserveOut,
+    ) -> Option<Claim> {
+        let is_reserve = match command {
+            PersistentReserveOut::Reserve { .. } => true,
+            PersistentReserveOut::Preempt { .. } | PersistentReserveOut::PreemptAndAbort { .. } => {
+                false
+            }
+            PersistentReserveOut::Register { .. }
+            | PersistentReserveOut::RegisterAndIgnoreExistingKey { .. }
+            | PersistentReserveOut::Release { .. }
+            | PersistentReserveOut::Clear { .. } => return None,
+        };
+        let nexus = self.registrations.nexus_of(path).and_then(PathNexus::known);
+        Some(Claim { nexus, is_new: self.registrations.may_hold(nexus), is_reserve })
+    }
+
+    /// Takes the end of a command that may have reserved the unit.
+    pub fn end_reserving(&mut self, claim: Claim, end: End<'_>) {
+        let Claim { nexus, is_new, is_reserve } = claim;
+        match end {
+            End::Good(_) if is_reserve => self.registrations.holds(nexus),
+            End::Check(_) | End::Status(_) if is_new => self.registrations.does_not_hold(nexus),
+            End::Good(_) | End::Check(_) | End::Status(_) | End::NoAnswer => {}
+        }
+    }
+
+    fn remove(&mut self, procedure: ProcedureId) {
+        self.procedures.retain(|(id, _)| *id != procedure);
+        self.turns.retain(|id| *id != procedure);
+    }
+}
+
+fn find(
+    procedures: &mut [(ProcedureId, Procedure)],
+    procedure: ProcedureId,
+) -> Option<&mut Procedure> {
+    procedures.iter_mut().find(|(id, _)| *id == procedure).map(|(_, it)| it)
+}

@@ -1,0 +1,414 @@
+//! One procedure: what it asks the unit, one question after the other, and what follows from each answer.
+
+use std::time::{Duration, Instant};
+
+use iscsi_pdu::scsi::reservation::{FullStatus, RegisteredKeys};
+
+use super::exchange::{End, ErrorKind, Exchange, ExchangeError, Question, Reply, ReserveCommand};
+use super::registrations::{Evidence, Form, PathNexus, Registrations};
+use super::{Failure, Goal, Step};
+use crate::PathId;
+
+/// How often a further nexus is registered again because other hosts change registrations at the same time.
+const MAX_TRIES: u32 = 8;
+/// Time limit of each part of the end of a registration: a logout does not wait longer for a silent target.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Procedure {
+    goal: Goal,
+    path: PathId,
+    nexus: PathNexus,
+    stage: Stage,
+    exchange: Option<Exchange>,
+    /// Whether the current question was given out and has not ended.
+    is_asked: bool,
+    /// Number of questions that have ended.
+    questions: u32,
+    /// Time limit of the current exchange, and when that passes, from its first question on.
+    limit: Option<Duration>,
+    deadline: Option<Instant>,
+    /// Number of registrations that did not count, because of another change at the same time.
+    tries: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Waits for its turn.
+    Waiting,
+    /// REGISTER with the key that the nexus has.
+    Proving,
+    /// READ KEYS before the registration of a further nexus.
+    LookingBefore,
+    /// READ FULL STATUS, where all that READ KEYS shows may be by registrations that were not answered.
+    LookingCloser,
+    Registering(Registering),
+    /// READ KEYS after the registration of a further nexus.
+    LookingAfter {
+        before: u32,
+    },
+    /// Ends a registration that does not count.
+    Undoing,
+    /// READ RESERVATION before the end of a registration.
+    ReadingReservation,
+    Ending,
+    Done(Result<(), Failure>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Registering {
+    form: Form,
+    purpose: Purpose,
+    /// The unit may have registered the nexus by an earlier form.
+    may_be_made: bool,
+}
+
+/// What a registration is for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// The first path: it needs no proof.
+    First,
+    /// A further path, with PRGENERATION before it.
+    Further { before: u32 },
+}
+
+impl Procedure {
+    pub(super) const fn new(goal: Goal, path: PathId, nexus: PathNexus) -> Self {
+        Self {
+            goal,
+            path,
+            nexus,
+            stage: Stage::Waiting,
+            exchange: None,
+            is_asked: false,
+            questions: 0,
+            limit: None,
+            deadline: None,
+            tries: 0,
+        }
+    }
+
+    pub(super) const fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// What is next, in its turn.
+    pub(super) fn poll(&mut self, known: &mut Registrations, now: Instant) -> Step {
+        if matches!(self.stage, Stage::Waiting) {
+            self.begin(known);
+        }
+        if let Stage::Done(result) = &self.stage {
+            return Step::Done(result.clone());
+        }
+        let Some(exchange) = self.exchange.as_ref().filter(|_| !self.is_asked) else {
+            return Step::Wait;
+        };
+        let command = exchange.command();
+        if let Stage::Registering(registering) = self.stage
+            && matches!(command, ReserveCommand::Out(_))
+            && known.is_preempted()
+        {
+            // A unit attention over another path has come since the look at the keys.
+            self.fails_to_register(registering.may_be_made, Failure::Preempted, known);
+            return Step::Done(Err(Failure::Preempted));
+        }
+        if let Some(limit) = self.limit {
+            self.deadline.get_or_insert(now + limit);
+        }
+        self.is_asked = true;
+        Step::Ask(Question {
+            number: self.questions,
+            path: self.path,
+            command,
+            deadline: self.deadline,
+        })
+    }
+
+    /// The question that was given out has ended.
+    pub(super) fn on_end(&mut self, end: End<'_>, known: &mut Registrations) {
+        if !std::mem::take(&mut self.is_asked) {
+            return;
+        }
+        let number = self.questions;
+        self.questions = number.saturating_add(1);
+        let Some(exchange) = &mut self.exchange else { return };
+        if let Some(reply) = exchange.on_end(number, end, known) {
+            self.exchange = None;
+            self.on_reply(reply, known);
+        }
+    }
+
+    /// The procedure is given up. What was sent may still be carried out, and stays noted.
+    pub(super) fn give_up(&mut self, known: &mut Registrations) {
+        if matches!(self.stage, Stage::Ending) {
+            self.stays_registered(true, known);
+        }
+        self.finish(Err(Failure::GivenUp));
+    }
+
+    fn begin(&mut self, known: &mut Registrations) {
+        match self.goal {
+            Goal::End | Goal::EndUnlessReserved if !self.has_registration(known) => {
+                self.finish(Ok(()));
+            }
+            Goal::Register | Goal::Join | Goal::Prove if known.is_preempted() => {
+                self.finish(Err(Failure::Preempted));
+            }
+            Goal::Register if known.is_registered(self.path) => self.finish(Ok(())),
+            Goal::Register => self.register(Purpose::First, known),
+            Goal::Join if known.knows(self.nexus) => {
+                // A unit attention from here on may be about the registration of this nexus.
+                known.set_registered(self.path, true);
+                self.prove(known);
+            }
+            // The key that the unit shows may be by this nexus: carried out before the login, and after a fence.
+            Goal::Join if known.is_uncertain(self.nexus) => self.undo(known),
+            Goal::Join => self.look_before(known),
+            Goal::Prove => self.prove(known),
+            Goal::End => self.end(known),
+            Goal::EndUnlessReserved => {
+                self.stage = Stage::ReadingReservation;
+                self.ask(Exchange::Reservation, Some(END_LIMIT));
+            }
+        }
+    }
+
+    fn on_reply(&mut self, reply: Reply, known: &mut Registrations) {
+        match (self.stage.clone(), reply) {
+            (Stage::Proving, Reply::Changed) => {
+                known.keep(self.nexus, false);
+                self.finish_unless_preempted(known);
+            }
+            (Stage::Proving, Reply::Failed(error)) => self.not_proved(error, known),
+            (Stage::LookingBefore, Reply::Keys(keys)) => self.looked_before(&keys, known),
+            (Stage::LookingCloser, Reply::FullStatus(status)) => {
+                self.looked_closer(&status, known);
+            }
+            (Stage::Registering(registering), Reply::Changed) => {
+                self.registered(registering, known);
+            }
+            (Stage::Registering(registering), Reply::Failed(error)) => {
+                self.not_registered(registering, error, known);
+            }
+            (Stage::LookingAfter { before }, Reply::Keys(keys)) => {
+                self.looked_after(before, &keys, known);
+            }
+            (Stage::Undoing, Reply::Changed) => self.undone(known),
+            // Another host has ended it.
+            (Stage::Undoing, Reply::Failed(error)) if error.kind == ErrorKind::Conflict => {
+                self.undone(known);
+            }
+            (Stage::ReadingReservation, Reply::Reservation(held)) => {
+                if held.is_none_or(|held| known.is_outlived_by(&held, self.nexus)) {
+                    self.end(known);
+                } else {
+                    self.finish(Ok(()));
+                }
+            }
+            // A reservation may end with the registration, so it stays.
+            (Stage::ReadingReservation, Reply::Failed(_)) => self.finish(Ok(())),
+            (Stage::Ending, Reply::Changed) => self.finish(Ok(())),
+            // Another host has ended it.
+            (Stage::Ending, Reply::Failed(error)) if error.kind == ErrorKind::Conflict => {
+                self.finish(Ok(()));
+            }
+            (Stage::Ending, Reply::Failed(error)) => {
+                self.stays_registered(error.may_be_made(), known);
+                self.finish(Err(error.failure));
+            }
+            (
+                Stage::LookingBefore
+                | Stage::LookingCloser
+                | Stage::LookingAfter { .. }
+                | Stage::Undoing,
+                Reply::Failed(error),
+            ) => self.finish(Err(error.failure)),
+            // No exchange of these stages has such a reply.
+            (_, Reply::Keys(_) | Reply::Reservation(_) | Reply::FullStatus(_) | Reply::Changed)
+            | (Stage::Waiting | Stage::Done(_), Reply::Failed(_)) => {}
+        }
+    }
+
+    fn prove(&mut self, known: &Registrations) {
+        self.stage = Stage::Proving;
+        self.ask(Exchange::change(known.proof(), self.nexus), None);
+    }
+
+    fn not_proved(&mut self, error: ExchangeError, known: &mut Registrations) {
+        if error.kind != ErrorKind::Conflict {
+            return self.finish(Err(error.failure));
+        }
+        if self.goal == Goal::Prove {
+            known.preempt();
+            return self.finish(Err(Failure::Preempted));
+        }
+        // Another host has ended the registration, and then the key is gone; or the target takes each session for a nexus
+        // that is new, as tgt does.
+        known.set_registered(self.path, false);
+        known.forget(self.nexus);
+        self.look_before(known);
+    }
+
+    fn look_before(&mut self, known: &mut Registrations) {
+        if known.is_preempted() {
+            return self.finish(Err(Failure::Preempted));
+        }
+        if self.tries == MAX_TRIES {
+            return self.finish(Err(Failure::NoGeneration));
+        }
+        self.stage = Stage::LookingBefore;
+        self.ask(Exchange::KEYS, None);
+    }
+
+    fn looked_before(&mut self, keys: &RegisteredKeys, known: &mut Registrations) {
+        match keys.keys.iter().filter(|key| **key == known.key()).count() {
+            0 => known.preempt(),
+            count if count <= known.uncertain() && !known.is_preempted() => {
+                self.stage = Stage::LookingCloser;
+                return self.ask(Exchange::FULL_STATUS, None);
+            }
+            _ => {}
+        }
+        self.register_after(keys.generation, known);
+    }
+
+    fn looked_closer(&mut self, status: &FullStatus, known: &mut Registrations) {
+        match known.evidence(status) {
+            Evidence::Registered => {}
+            Evidence::Preempted => known.preempt(),
+            Evidence::None => return self.finish(Err(Failure::Unproven)),
+        }
+        self.register_after(status.generation, known);
+    }
+
+    /// Registers a further nexus, of a disk that was registered when PRGENERATION had this value.
+    fn register_after(&mut self, generation: u32, known: &mut Registrations) {
+        if known.is_preempted() {
+            return self.finish(Err(Failure::Preempted));
+        }
+        self.register(Purpose::Further { before: generation }, known);
+    }
+
+    fn register(&mut self, purpose: Purpose, known: &mut Registrations) {
+        known.sent(self.nexus);
+        let registering = Registering { form: known.form(), purpose, may_be_made: false };
+        self.register_by(registering, known);
+    }
+
+    fn register_by(&mut self, registering: Registering, known: &Registrations) {
+        self.stage = Stage::Registering(registering);
+        self.ask(Exchange::change(known.register(registering.form), self.nexus), None);
+    }
+
+    fn registered(&mut self, registering: Registering, known: &mut Registrations) {
+        known.set_form(registering.form);
+        match registering.purpose {
+            Purpose::First => self.counts(known),
+            Purpose::Further { before } => {
+                self.stage = Stage::LookingAfter { before };
+                self.ask(Exchange::KEYS, None);
+            }
+        }
+    }
+
+    fn not_registered(
+        &mut self,
+        registering: Registering,
+        error: ExchangeError,
+        known: &mut Registrations,
+    ) {
+        let may_be_made = registering.may_be_made || error.may_be_made();
+        let form = match (registering.form, error.kind) {
+            // It may be APTPL that the unit does not take, whatever it says. It is not asked for again.
+            (
+                Form::Persistent,
+                ErrorKind::IllegalRequest | ErrorKind::Check | ErrorKind::Doubtful,
+            ) => {
+                known.set_form(Form::Volatile);
+                Some(Form::Volatile)
+            }
+            (Form::Volatile, ErrorKind::IllegalRequest) => Some(Form::Spc2),
+            (Form::Persistent | Form::Volatile | Form::Spc2, _) => None,
+        };
+        if let Some(form) = form {
+            return self.register_by(Registering { form, may_be_made, ..registering }, known);
+        }
+        let is_first = matches!(registering.purpose, Purpose::First);
+        let failure = if is_first && error.kind == ErrorKind::IllegalRequest {
+            Failure::NoReservations
+        } else {
+            error.failure
+        };
+        self.fails_to_register(may_be_made, failure, known);
+    }
+
+    fn fails_to_register(
+        &mut self,
+        may_be_made: bool,
+        failure: Failure,
+        known: &mut Registrations,
+    ) {
+        if !may_be_made {
+            known.answered(self.nexus, false);
+        }
+        self.finish(Err(failure));
+    }
+
+    fn looked_after(&mut self, before: u32, keys: &RegisteredKeys, known: &mut Registrations) {
+        // PRGENERATION counts each change. Where it has counted one other than this registration, that may have been
+        // the end of all others, by a host that fences the disk off.
+        if keys.generation == before.wrapping_add(1) && !known.is_preempted() {
+            return self.counts(known);
+        }
+        self.undo(known);
+    }
+
+    fn undo(&mut self, known: &Registrations) {
+        self.stage = Stage::Undoing;
+        self.ask(Exchange::change_beside_other(known.unregister(), self.nexus), None);
+    }
+
+    fn undone(&mut self, known: &mut Registrations) {
+        known.ended(self.nexus);
+        self.tries += 1;
+        self.look_before(known);
+    }
+
+    /// The nexus is registered, and so was the disk all the time.
+    fn counts(&mut self, known: &mut Registrations) {
+        known.answered(self.nexus, true);
+        known.set_registered(self.path, true);
+        self.finish_unless_preempted(known);
+    }
+
+    fn end(&mut self, known: &mut Registrations) {
+        known.set_registered(self.path, false);
+        known.forget(self.nexus);
+        self.stage = Stage::Ending;
+        self.ask(Exchange::change(known.unregister(), self.nexus), Some(END_LIMIT));
+    }
+
+    /// Whether there is a registration to end: what another host has ended is gone.
+    fn has_registration(&self, known: &Registrations) -> bool {
+        known.is_registered(self.path) && !known.is_preempted()
+    }
+
+    fn stays_registered(&self, may_have_ended: bool, known: &mut Registrations) {
+        known.keep(self.nexus, may_have_ended);
+        known.set_registered(self.path, true);
+    }
+
+    fn ask(&mut self, exchange: Exchange, limit: Option<Duration>) {
+        self.exchange = Some(exchange);
+        (self.limit, self.deadline) = (limit, None);
+    }
+
+    fn finish_unless_preempted(&mut self, known: &Registrations) {
+        self.finish(if known.is_preempted() { Err(Failure::Preempted) } else { Ok(()) });
+    }
+
+    fn finish(&mut self, result: Result<(), Failure>) {
+        self.exchange = None;
+        self.stage = Stage::Done(result);
+    }
+}

@@ -1,0 +1,340 @@
+//! The registrations of one disk by its key, as far as they are known.
+
+use iscsi_pdu::Isid;
+use iscsi_pdu::scsi::reservation::{
+    FullStatus, PersistentReserveOut, Registrant, Reservation, ReservationKey, ReservationType,
+};
+
+use crate::PathId;
+
+/// What identifies the I_T nexus of a path: the ISID of its session is the initiator's port, and the portal group
+/// is the target's (RFC 7143 §4.4.1).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PathNexus {
+    /// ISID of the session.
+    pub isid: Isid,
+    /// Target portal group tag, if the target states it at the login.
+    pub portal_group: Option<u16>,
+}
+
+/// An I_T nexus that is known whole. It outlives its sessions, and so does its registration (SPC-4 §5.13.1).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Nexus {
+    isid: Isid,
+    portal_group: u16,
+}
+
+/// Form of the command that registers a nexus, from the one that is tried first to the last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// REGISTER AND IGNORE EXISTING KEY with APTPL: the unit keeps the registration over a loss of power.
+    Persistent,
+    /// The same command without APTPL.
+    Volatile,
+    /// REGISTER, for a unit of SPC-2, which does not know REGISTER AND IGNORE EXISTING KEY.
+    Spc2,
+}
+
+/// What READ FULL STATUS shows of a disk of which some registrations are uncertain.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Evidence {
+    /// A registration that was acknowledged is there.
+    Registered,
+    /// None of those that were acknowledged is there.
+    Preempted,
+    /// It does not show which nexuses are registered.
+    None,
+}
+
+/// A path of the disk.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    path: PathId,
+    nexus: PathNexus,
+    /// A unit attention over the path that speaks of a preemption is about a registration of the disk only if
+    /// the path was registered before.
+    is_registered: bool,
+}
+
+/// A nexus whose registration the unit has acknowledged, and that no other host has ended as far as is known.
+#[derive(Clone, Copy, Debug)]
+struct Registered {
+    nexus: Nexus,
+    /// The end of the registration was sent, and not acknowledged.
+    may_have_ended: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Registrations {
+    key: ReservationKey,
+    form: Form,
+    is_preempted: bool,
+    paths: Vec<Member>,
+    registered: Vec<Registered>,
+    /// Nexuses whose registration was sent and not answered: the unit may still carry it out.
+    uncertain: Vec<PathNexus>,
+    /// Nexuses that have reserved the unit, or may have. If the key holds a reservation, it is by one of them.
+    holders: Vec<Option<Nexus>>,
+}
+
+impl PathNexus {
+    pub(super) fn known(self) -> Option<Nexus> {
+        let Self { isid, portal_group } = self;
+        portal_group.map(|portal_group| Nexus { isid, portal_group })
+    }
+}
+
+impl Registrations {
+    pub(super) const fn new(key: ReservationKey) -> Self {
+        Self {
+            key,
+            form: Form::Persistent,
+            is_preempted: false,
+            paths: Vec::new(),
+            registered: Vec::new(),
+            uncertain: Vec::new(),
+            holders: Vec::new(),
+        }
+    }
+
+    pub(super) const fn key(&self) -> ReservationKey {
+        self.key
+    }
+
+    pub(super) const fn is_preempted(&self) -> bool {
+        self.is_preempted
+    }
+
+    pub(super) fn preempt(&mut self) {
+        if !std::mem::replace(&mut self.is_preempted, true) {
+            tracing::error!(key = %self.key, "the registration of the disk was ended by another host");
+        }
+    }
+
+    pub(super) const fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Sets the form of the next registrations: the unit has refused another one, or taken this one.
+    pub(super) const fn set_form(&mut self, form: Form) {
+        self.form = form;
+    }
+
+    /// The command that registers a nexus.
+    pub(super) fn register(&self, form: Form) -> PersistentReserveOut {
+        match form {
+            Form::Persistent | Form::Volatile => {
+                PersistentReserveOut::RegisterAndIgnoreExistingKey {
+                    new_key: self.key,
+                    persist_through_power_loss: form == Form::Persistent,
+                    all_target_ports: false,
+                }
+            }
+            Form::Spc2 => Self::change(ReservationKey::NONE, self.key, false),
+        }
+    }
+
+    /// REGISTER of the key by a nexus that has it: changes nothing, and the unit refuses it with RESERVATION
+    /// CONFLICT where the registration was ended.
+    pub(super) fn proof(&self) -> PersistentReserveOut {
+        Self::change(self.key, self.key, self.form == Form::Persistent)
+    }
+
+    /// The command that ends the registration of a nexus.
+    pub(super) fn unregister(&self) -> PersistentReserveOut {
+        Self::change(self.key, ReservationKey::NONE, self.form == Form::Persistent)
+    }
+
+    const fn change(
+        key: ReservationKey,
+        new_key: ReservationKey,
+        persist: bool,
+    ) -> PersistentReserveOut {
+        PersistentReserveOut::Register {
+            key,
+            new_key,
+            persist_through_power_loss: persist,
+            all_target_ports: false,
+        }
+    }
+
+    pub(super) fn attach(&mut self, path: PathId, nexus: PathNexus) {
+        debug_assert!(self.nexus_of(path).is_none(), "path {path} is attached already");
+        self.paths.push(Member { path, nexus, is_registered: false });
+    }
+
+    pub(super) fn detach(&mut self, path: PathId) {
+        self.paths.retain(|member| member.path != path);
+    }
+
+    pub(super) fn nexus_of(&self, path: PathId) -> Option<PathNexus> {
+        self.paths.iter().find(|member| member.path == path).map(|member| member.nexus)
+    }
+
+    pub(super) fn is_registered(&self, path: PathId) -> bool {
+        self.paths.iter().any(|member| member.path == path && member.is_registered)
+    }
+
+    pub(super) fn set_registered(&mut self, path: PathId, is_registered: bool) {
+        if let Some(member) = self.paths.iter_mut().find(|member| member.path == path) {
+            member.is_registered = is_registered;
+        }
+    }
+
+    /// Whether the unit has acknowledged the registration of the nexus.
+    pub(super) fn knows(&self, nexus: PathNexus) -> bool {
+        self.registered.iter().any(|other| Some(other.nexus) == nexus.known())
+    }
+
+    /// Whether a registration of just this nexus was sent and not answered.
+    pub(super) fn is_uncertain(&self, nexus: PathNexus) -> bool {
+        nexus.portal_group.is_some() && self.uncertain.contains(&nexus)
+    }
+
+    /// Number of registrations by the key that the unit may have made, or may still make, without an answer.
+    pub(super) const fn uncertain(&self) -> usize {
+        self.uncertain.len()
+    }
+
+    /// The registration of a nexus is sent.
+    pub(super) fn sent(&mut self, nexus: PathNexus) {
+        self.uncertain.push(nexus);
+    }
+
+    /// The registration that was sent has an answer: the nexus is registered, or is not.
+    pub(super) fn answered(&mut self, nexus: PathNexus, is_registered: bool) {
+        if let Some(at) = self.uncertain.iter().position(|other| *other == nexus) {
+            self.uncertain.remove(at);
+        }
+        if is_registered {
+            self.keep(nexus, false);
+        }
+    }
+
+    /// The registration of the nexus was ended. What its sessions had sent before the last login is past as well.
+    pub(super) fn ended(&mut self, nexus: PathNexus) {
+        self.answered(nexus, false);
+        if nexus.portal_group.is_some() {
+            self.uncertain.retain(|other| *other != nexus);
+        }
+    }
+
+    /// The registration of a nexus has ended, or its end is sent.
+    pub(super) fn forget(&mut self, nexus: PathNexus) {
+        self.registered.retain(|other| Some(other.nexus) != nexus.known());
+    }
+
+    /// The nexus is registered. It is still registered where the end of that was refused, and may be where the end was not
+    /// acknowledged.
+    pub(super) fn keep(&mut self, nexus: PathNexus, may_have_ended: bool) {
+        self.forget(nexus);
+        self.registered.extend(nexus.known().map(|nexus| Registered { nexus, may_have_ended }));
+    }
+
+    /// The nexus is about to reserve the unit. Returns whether it could not hold a reservation before.
+    pub(super) fn may_hold(&mut self, nexus: Option<Nexus>) -> bool {
+        let is_new = !self.holders.contains(&nexus);
+        self.holders.extend(is_new.then_some(nexus));
+        is_new
+    }
+
+    /// The nexus has reserved the unit, so no other one holds it.
+    pub(super) fn holds(&mut self, nexus: Option<Nexus>) {
+        self.holders.retain(|other| *other == nexus);
+    }
+
+    /// The unit has refused the nexus its reservation.
+    pub(super) fn does_not_hold(&mut self, nexus: Option<Nexus>) {
+        self.holders.retain(|other| *other != nexus);
+    }
+
+    /// Whether the reservation of the unit outlives the registration of the nexus (SPC-4 §5.13.11.2): the nexus is
+    /// not the holder, nor the last registrant where all registrants hold it. In doubt it does not.
+    pub(super) fn is_outlived_by(&self, held: &Reservation, nexus: PathNexus) -> bool {
+        let Some(nexus) = nexus.known() else { return false };
+        let is_held_by_all = matches!(
+            held.reservation_type,
+            ReservationType::WriteExclusiveAllRegistrants
+                | ReservationType::ExclusiveAccessAllRegistrants
+        );
+        if is_held_by_all {
+            let mut others = self.registered.iter().filter(|other| other.nexus != nexus);
+            return others.any(|other| !other.may_have_ended);
+        }
+        // A reservation that is older than the disk has a holder that is not known.
+        let may_hold = |other: &Option<Nexus>| other.is_none_or(|other| other == nexus);
+        let is_of_other = !self.holders.is_empty() && !self.holders.iter().any(may_hold);
+        held.key != self.key || is_of_other
+    }
+
+    /// Whether the unit may know the key by a nexus of the disk.
+    pub(super) fn may_be_left(&self) -> bool {
+        let has_any = !self.registered.is_empty() || !self.uncertain.is_empty();
+        has_any && !self.is_preempted
+    }
+
+    /// Judges the registrations by the ISIDs of their nexuses: an ISID that has more of them than are uncertain has one that was
+    /// acknowledged. Two nexuses with one ISID, at two target ports, cannot be told apart.
+    pub(super) fn evidence(&self, status: &FullStatus) -> Evidence {
+        let of_disk = status.registrants.iter().filter(|it| it.key == self.key);
+        let isids = of_disk.filter_map(|it| it.initiator_port.isid());
+        let mut is_ambiguous = !is_complete(status, self.key);
+        for isid in isids {
+            if reported_by(status, self.key, isid) > self.late_by(isid, None) {
+                return Evidence::Registered;
+            }
+            is_ambiguous |= self.registered.iter().any(|it| it.nexus.isid == isid);
+        }
+        if is_ambiguous { Evidence::None } else { Evidence::Preempted }
+    }
+
+    /// Whether the unit has made a change of the registration of the nexus, by what it says in READ FULL STATUS: that the nexus
+    /// has this key, or none for [`NONE`](ReservationKey::NONE). `None` if that is not certain. Another host may have fenced
+    /// off the other nexuses unless `is_sole_change`.
+    ///
+    /// A session with the same ISID at another target port is another nexus, with an entry that cannot be told apart from
+    /// this one, and that may be late, or gone.
+    pub(super) fn is_made(
+        &self,
+        status: &FullStatus,
+        wanted: ReservationKey,
+        nexus: PathNexus,
+        is_sole_change: bool,
+    ) -> Option<bool> {
+        let by = if wanted.is_none() { self.key } else { wanted };
+        let reported = reported_by(status, by, nexus.isid);
+        let is_other = |other: &&Registered| {
+            Some(other.nexus) != nexus.known() && other.nexus.isid == nexus.isid
+        };
+        let others = self.registered.iter().filter(is_other);
+        let most = others.clone().count() + self.late_by(nexus.isid, Some(nexus));
+        let least = others.filter(|other| is_sole_change && !other.may_have_ended).count();
+        if reported > most {
+            Some(!wanted.is_none())
+        } else if !is_complete(status, by) {
+            None
+        } else if wanted.is_none() {
+            (reported <= least).then_some(true)
+        } else {
+            (reported == 0).then_some(false)
+        }
+    }
+
+    /// Number of uncertain registrations from one initiator port, but for those of `nexus`.
+    fn late_by(&self, isid: Isid, nexus: Option<PathNexus>) -> usize {
+        let late = self.uncertain.iter().filter(|other| other.isid == isid);
+        late.filter(|other| Some(**other) != nexus).count()
+    }
+}
+
+/// Number of registrations by a key from one initiator port.
+fn reported_by(status: &FullStatus, key: ReservationKey, isid: Isid) -> usize {
+    let is_by_port = |it: &&Registrant| it.key == key && it.initiator_port.isid() == Some(isid);
+    status.registrants.iter().filter(is_by_port).count()
+}
+
+/// Whether the unit has named the initiator port of each registration by a key.
+fn is_complete(status: &FullStatus, key: ReservationKey) -> bool {
+    let has_port = |it: &Registrant| it.key != key || it.initiator_port.isid().is_some();
+    !status.is_truncated() && status.registrants.iter().all(has_port)
+}
