@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+pub mod reconnect;
 
-pub use ids::PathId;
+pub use ids::{PathId, PortalId};

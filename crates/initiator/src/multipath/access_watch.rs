@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use iscsi_multipath::reconnect::BackOff;
 use iscsi_pdu::scsi::TargetPortGroups;
 use tokio::time::Instant;
 
@@ -17,7 +18,6 @@ use crate::options::retry::RetryOptions;
 use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
 use crate::unit::execute::is_refused;
 use crate::unit::port_groups::TargetPort;
-use crate::unit::retry::Pauses;
 
 /// Time between two looks at the states while some ports are worse than others, or not in use: a change for the better
 /// is told to those sessions alone that would gain by it.
@@ -40,13 +40,13 @@ pub(super) struct AccessWatch {
     pub(super) strange: BTreeSet<PathId>,
     /// Those that have not told it when they were asked, and when they are asked again.
     again: BTreeMap<PathId, Instant>,
-    pauses_again: Pauses,
+    pauses_again: BackOff,
     pub(super) asked: u64,
     /// Paths that have a question to answer.
     pub(super) under_way: BTreeSet<PathId>,
     /// Not sooner: a unit that contradicts itself is not asked in a tight loop.
     not_before: Instant,
-    pauses: Pauses,
+    pauses: BackOff,
     retry: RetryOptions,
     /// When the states are looked at again without another reason.
     due: Option<Instant>,
@@ -92,11 +92,11 @@ impl AccessWatch {
             is_called_for: is_on,
             strange: BTreeSet::new(),
             again: BTreeMap::new(),
-            pauses_again: Pauses::new(&retry),
+            pauses_again: retry.back_off(),
             asked: 0,
             under_way: BTreeSet::new(),
             not_before: now,
-            pauses: Pauses::new(&retry),
+            pauses: retry.back_off(),
             retry,
             due: None,
             groups: BTreeMap::new(),
@@ -167,7 +167,7 @@ impl AccessWatch {
     pub(super) fn ask(&mut self) -> u64 {
         let now = Instant::now();
         if now.saturating_duration_since(self.not_before) >= CALM {
-            self.pauses = Pauses::new(&self.retry);
+            self.pauses = self.retry.back_off();
         }
         self.not_before = now + self.pauses.next();
         (self.is_called_for, self.due) = (false, None);
@@ -197,7 +197,7 @@ impl AccessWatch {
         self.has_told = true;
         self.refusing.remove(&id);
         if self.again.is_empty() {
-            self.pauses_again = Pauses::new(&self.retry);
+            self.pauses_again = self.retry.back_off();
         }
         let of_port = |port| answer.groups.group_of_port(port).map(|group| group.id);
         let group = answer.port.group.or_else(|| answer.port.relative_id.and_then(of_port));

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::reconnect::BackOff;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, of_blocks};
@@ -18,7 +19,7 @@ use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::{PathId, Requirements};
 use crate::multipath::report::{Report, Wait};
-use crate::unit::retry::{Pauses, answer_of};
+use crate::unit::retry::answer_of;
 
 /// After this many losses in a row a request is sent alone.
 const SUSPECT: u32 = 3;
@@ -63,7 +64,7 @@ struct Held {
     /// The limit that counts now, and since when it does.
     limit: Duration,
     limit_since: Instant,
-    pauses: Pauses,
+    pauses: BackOff,
     wait: Wait,
 }
 
@@ -135,7 +136,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
             since: now,
             limit,
             limit_since: now,
-            pauses: Pauses::new(&paths.policy().retry),
+            pauses: paths.policy().retry.back_off(),
             wait: wait(),
         });
         if held.limit != limit {
@@ -150,7 +151,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         failures.refusals = 0;
         // A port that is found in another state may take it now.
         if timeout(pause, paths.access_changes_beyond(seen)).await.is_ok() {
-            held.pauses = Pauses::new(&paths.policy().retry);
+            held.pauses = paths.policy().retry.back_off();
         }
         Ok(())
     }

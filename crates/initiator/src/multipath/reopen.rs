@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_multipath::PortalId;
+use iscsi_multipath::reconnect::{LostSession, Reconnect, Step, Try};
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use crate::driver::connector::Connected;
 use crate::driver::referral::Referral;
 use crate::error::Error;
-use crate::error::outlook::Outlook;
 use crate::multipath::access::{Access, Rank};
-use crate::multipath::back_off::BackOff;
-use crate::multipath::candidates::Candidates;
+use crate::multipath::dispatch::now;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
 use crate::multipath::portals::Portals;
@@ -22,7 +22,7 @@ use crate::multipath::reinstatement::{Lost, NotBack, settle_by};
 use crate::multipath::report::Report;
 use crate::published::Published;
 use crate::session::Session;
-use crate::session::node::Node;
+use crate::session::node::{HostEntropy, Node};
 use crate::state::budget::Budget;
 use crate::state::session_key::SessionKey;
 use crate::unit::identity::{Doubt, Identity};
@@ -231,40 +231,38 @@ impl Opener {
         let expected = known(expected).await;
         let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
-        let begun = Instant::now();
-        let (pause, next_life) = lost.life.end(&lost.unit.session().policy().retry);
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
-        let time2wait = lost.unit.session().time2wait().saturating_sub(since.elapsed());
-        if time2wait > patience {
-            sleep(patience).await;
-            return Err(NotBack::yet(why.clone()));
-        }
-        let options = self.node.options().reopening.in_range();
-        let mut back_off = BackOff::new(self.node.entropy(), options.clone());
-        sleep(back_off.first(time2wait.max(pause))).await;
-        let mut tries = 0u32;
-        let mut candidates = Candidates::new(&self.portals_from(lost.portal), patience);
+        let session = lost.unit.session();
+        let ended = LostSession {
+            portal: PortalId(lost.portal),
+            at: since.into_std(),
+            time2wait: session.time2wait(),
+            lifetime: lost.lifetime,
+        };
+        let limits = self.node.options().reopening.limits(session.policy());
+        let mut reconnect = Reconnect::new(&ended, limits, self.node.entropy(), now());
         let mut race = PortalRace::new(self.node.options().head_start());
+        let mut why_not = why.clone();
         loop {
-            self.run(&mut race, &candidates.due());
-            candidates.extend(self.portals.len());
-            tries = tries.saturating_add(1);
-            let is_last = options.max_tries.is_some_and(|max| tries >= max);
-            let tried = self.reopen_at_any(lost, &mut race, is_last, &mut candidates, &expected);
-            let why_not = match tried.await {
-                Ok(path) => return Ok(path.living(next_life())),
-                Err(error) if candidates.is_empty() => {
-                    return Err(NotBack { why: error, is_final: true });
+            match reconnect.step() {
+                Step::Try(at) => sleep_until(at.into()).await,
+                Step::GiveUp { at, is_final } => {
+                    sleep_until(at.into()).await;
+                    return Err(NotBack { why: why_not, is_final });
                 }
+            }
+            let tried = self.reopen_at_any(lost, &mut race, &mut reconnect, &expected);
+            why_not = match tried.await {
+                Ok(path) => return Ok(path.replacing(reconnect.lifetime(now()))),
                 Err(error) => error,
             };
-            wait.say(format!("a session was lost: {why}; trying again, the last try: {why_not}"));
-            let pause = back_off.next().max(candidates.until_due());
-            if is_last || begun.elapsed().saturating_add(pause) > patience {
-                return Err(NotBack::yet(why_not));
+            reconnect.end_try(now());
+            if let Step::Try(_) = reconnect.step() {
+                let news =
+                    format!("a session was lost: {why}; trying again, the last try: {why_not}");
+                wait.say(news);
             }
-            sleep(pause).await;
         }
     }
 
@@ -309,9 +307,8 @@ impl Opener {
         }
     }
 
-    /// One try: at each of these portals, as they answer, until one leads to the unit. Takes out those
-    /// where another try is of no use. Those that do not answer are waited for if none has failed yet, and
-    /// in the last try; otherwise while the others are tried again.
+    /// One try: at each portal whose turn it is, as they answer, until one leads to the unit. Those that do not answer are
+    /// waited for if none has failed yet, and in the last try; otherwise while the others are tried again.
     ///
     /// # Errors
     /// That of the first to fail.
@@ -319,10 +316,11 @@ impl Opener {
         &self,
         lost: &Path,
         race: &mut PortalRace,
-        is_last: bool,
-        candidates: &mut Candidates,
+        reconnect: &mut Reconnect<HostEntropy>,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
+        let Try { portals, is_last } = reconnect.begin_try(self.portals.len(), now());
+        self.run(race, &portals.into_iter().map(|portal| portal.0).collect::<Vec<_>>());
         let mut first = None;
         loop {
             let next = match first {
@@ -343,8 +341,7 @@ impl Opener {
                 }
                 Err(error) => error,
             };
-            candidates.failed(portal, &error);
-            if error.outlook_of_reopening() == Outlook::Never {
+            if !reconnect.failed_at(PortalId(portal), error.outlook_of_reopening(), now()) {
                 return Err(error);
             }
             first.get_or_insert((portal, error));
@@ -383,19 +380,16 @@ impl Opener {
         if !session.is_reinstated_by_login() {
             return Err(lost.why().clone());
         }
-        let options = self.node.options().reopening.in_range();
-        let mut back_off = BackOff::new(self.node.entropy(), options);
+        let mut back_off = self.node.options().reopening.back_off(self.node.entropy());
         loop {
             let Err(error) = self.reinstate(lost, &expected).await else { return Ok(()) };
             if self.portals_to_settle(lost.path()).is_empty() {
                 return Err(error);
             }
-            let pause = back_off.next();
-            let next = Instant::now().checked_add(pause);
-            if next.zip(lost.deadline()).is_some_and(|(next, deadline)| next > deadline) {
-                return Err(error);
+            match back_off.next_before(lost.deadline().map(Instant::into_std), now()) {
+                Some(next) => sleep_until(next.into()).await,
+                None => return Err(error),
             }
-            sleep(pause).await;
         }
     }
 

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use iscsi_multipath::reconnect::{JitteredBackOff, ReconnectLimits};
+use iscsi_session::Entropy;
+
+use crate::options::policy::RequestPolicy;
 use crate::options::range::MAX_TIME;
 use crate::options::setters::setters;
 
@@ -63,6 +67,26 @@ impl ReopeningOptions {
         with_jitter(jitter: u8),
         with_max_tries(max_tries: Option<u32>),
         with_outlasts_patience(outlasts_patience: bool),
+    }
+
+    /// The pauses between the attempts.
+    pub(crate) fn back_off<E: Entropy>(&self, entropy: E) -> JitteredBackOff<E> {
+        let Self { first_pause, max_pause, jitter, .. } = self.in_range();
+        JitteredBackOff::new(entropy, first_pause, max_pause, jitter)
+    }
+
+    /// The limits of the attempts for a session whose requests have this policy.
+    pub(crate) fn limits(&self, policy: &RequestPolicy) -> ReconnectLimits {
+        let Self { first_pause, max_pause, jitter, max_tries, .. } = self.in_range();
+        let (retry_timeout, after_quick_ends) = (policy.patience, policy.retry.back_off());
+        ReconnectLimits {
+            first_pause,
+            max_pause,
+            jitter,
+            max_tries,
+            retry_timeout,
+            after_quick_ends,
+        }
     }
 
     /// All values within their ranges.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use iscsi_multipath::reconnect::BackOff;
+
 use crate::options::range::MAX_TIME;
 use crate::options::setters::setters;
 
@@ -60,6 +62,11 @@ impl RetryOptions {
         with_max_attentions(max_attentions: u32),
         with_aborted_patience(aborted_patience: Duration),
         with_transition_patience(transition_patience: Duration),
+    }
+
+    /// The pauses between the retries.
+    pub(crate) const fn back_off(&self) -> BackOff {
+        BackOff::new(self.first_pause, self.max_pause)
     }
 
     /// All values within their ranges.
