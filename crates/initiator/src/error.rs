@@ -15,6 +15,7 @@ mod session;
 use std::io;
 use std::ops::Range;
 
+use iscsi_multipath::Access;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
@@ -415,7 +416,7 @@ impl Error {
     /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
     pub(crate) fn may_be_of_port(&self) -> bool {
         self.sense().is_some_and(|sense| {
-            sense::state_of_port(sense).is_some() || sense::is_senseless(sense)
+            Access::of_refusal(sense).or_else(|| Access::suspected(sense)).is_some()
         })
     }
 

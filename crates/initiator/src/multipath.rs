@@ -12,7 +12,6 @@
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
 pub(crate) mod access;
-mod access_watch;
 mod attempts;
 pub(crate) mod carrier;
 mod carry;

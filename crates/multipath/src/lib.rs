@@ -4,7 +4,10 @@
 //! decisions are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
 #![forbid(unsafe_code)]
 
+mod access;
 mod ids;
+pub mod port_groups;
 pub mod reconnect;
 
+pub use access::{Access, Priority};
 pub use ids::{PathId, PortalId};

@@ -1,6 +1,6 @@
 //! What a status and sense data of a unit mean to a caller (SAM-5 §5.3, SPC-4 §4.5).
 
-use iscsi_pdu::scsi::{AccessState, AdditionalSense, Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 
 use crate::error::kind::ErrorKind;
 
@@ -17,24 +17,6 @@ pub(super) const fn is_of_path(sense: &Sense) -> bool {
             | AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE
     );
     matches!(sense.key, SenseKey::NotReady) && state
-}
-
-/// The state of a port that refuses a command for it (SPC-4 §5.11.2); `None` if the unit says nothing of the port.
-pub(crate) fn state_of_port(sense: &Sense) -> Option<AccessState> {
-    match sense.additional {
-        _ if sense.deferred => None,
-        AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION => Some(AccessState::Transitioning),
-        AdditionalSense::TARGET_PORT_IN_STANDBY_STATE => Some(AccessState::Standby),
-        AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE => Some(AccessState::Unavailable),
-        AdditionalSense::LOGICAL_UNIT_OFFLINE => Some(AccessState::Offline),
-        _ => None,
-    }
-}
-
-/// Whether it is an answer to a command that each disk takes only if the port refuses it for its state: LIO 6.1 answers
-/// INVALID FIELD IN CDB to every command through a group that is offline.
-pub(crate) fn is_senseless(sense: &Sense) -> bool {
-    !sense.deferred && sense.additional == AdditionalSense::INVALID_FIELD_IN_CDB
 }
 
 pub(super) const fn kind_of_status(status: Status) -> ErrorKind {

@@ -1,9 +1,9 @@
 //! What becomes of what the supervisor of a disk has started.
 
+use iscsi_multipath::port_groups::Answer;
 use iscsi_pdu::TargetAddress;
 
 use crate::error::Error;
-use crate::multipath::access_watch::AccessAnswer;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::{Lost, NotBack};
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     /// One was opened at a portal that had none, to have it at hand.
     Spare(usize, Result<Path, Error>),
     /// A session was asked for the states of the ports.
-    Access(PathId, Result<AccessAnswer, Error>),
+    Access(PathId, Result<Answer, Error>),
     /// The target was asked for its portals.
     Portals(Result<Vec<TargetAddress>, Error>),
     /// The unit of an idle disk was asked whether it has something to report.

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::Access;
+
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::PathId;

@@ -8,17 +8,14 @@
 
 use std::time::{Duration, Instant};
 
+use iscsi_multipath::Access;
+pub(crate) use iscsi_multipath::PathId;
 use iscsi_tuner::{
     Bandwidth, EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
     wait_for_answers,
 };
 
-use crate::multipath::access::Access;
 use crate::options::lateness::LatenessOptions;
-
-/// Names a path among those of one disk; never used twice.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct PathId(pub(crate) u32);
 
 /// What a path may have under way by its plan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::Access;
 use iscsi_multipath::reconnect::Lifetime;
 use iscsi_session::Completion;
 
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::now;
 use crate::multipath::lane::Room;

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use iscsi_multipath::{Access, PortalId, Priority};
+
 use crate::error::Error;
-use crate::multipath::access::{Access, Rank};
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
@@ -24,7 +25,7 @@ impl Supervisor {
             return;
         }
         self.open_spares(paths);
-        if self.access.is_followed() && self.access.is_calm() {
+        if self.access.is_followed() && now() >= self.access.calm_at() {
             self.move_to_better(paths);
         }
     }
@@ -103,8 +104,8 @@ impl Supervisor {
         let mut has_one = Vec::new();
         let mut misplaced = Vec::new();
         for (id, path) in paths.open() {
-            let access = self.access.of_portal(path.portal);
-            if !working.contains(&id) || access.is_none_or(|access| access.rank() <= best) {
+            let access = self.access.access_of_portal(PortalId(path.portal));
+            if !working.contains(&id) || access.is_none_or(|access| access.priority() <= best) {
                 continue;
             }
             if has_one.contains(&path.portal) {
@@ -117,16 +118,18 @@ impl Supervisor {
     }
 
     /// How good the best port is that has a session.
-    fn best_rank(&self, paths: &Paths<Path>) -> Option<Rank> {
+    fn best_rank(&self, paths: &Paths<Path>) -> Option<Priority> {
         let open = paths.open();
-        let all = open.iter().filter_map(|(_, path)| self.access.of_portal(path.portal));
-        all.filter(|access| access.serves()).map(Access::rank).min()
+        let all =
+            open.iter().filter_map(|(_, path)| self.access.access_of_portal(PortalId(path.portal)));
+        all.filter(|access| access.serves()).map(Access::priority).min()
     }
 
     /// Whether no port is known to be better than that of a portal.
     fn is_best(&self, portal: usize) -> bool {
-        let rank = self.access.of_portal(portal).map(Access::rank);
-        let all = (0..self.opener.portals.len()).filter_map(|portal| self.access.of_portal(portal));
-        rank.is_some() && rank == all.map(Access::rank).min()
+        let rank = self.access.access_of_portal(PortalId(portal)).map(Access::priority);
+        let all = (0..self.opener.portals.len())
+            .filter_map(|portal| self.access.access_of_portal(PortalId(portal)));
+        rank.is_some() && rank == all.map(Access::priority).min()
     }
 }

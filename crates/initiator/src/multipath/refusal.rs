@@ -4,8 +4,10 @@
 //! says that its port serves it. Where it does not, the session is of no use and gives way: see
 //! [`standby`](super::standby).
 
+use iscsi_multipath::Access;
+
 use crate::error::Error;
-use crate::multipath::access::Access;
+use crate::multipath::access::{refused, suspected};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::PathId;
@@ -20,8 +22,8 @@ impl<C: Carrier> Paths<C> {
     /// Takes in how a request has ended over a path; `is_plain` if any disk knows the command. Says whether its port has
     /// refused it, and the unit is asked for the states of all by that.
     pub(super) fn is_refused_by_port(&self, path: PathId, error: &Error, is_plain: bool) -> bool {
-        let suspected = || Access::suspected(error).filter(|_| is_plain && self.others_serve(path));
-        let Some(access) = Access::refused(error).or_else(suspected) else { return false };
+        let suspected = || suspected(error).filter(|_| is_plain && self.others_serve(path));
+        let Some(access) = refused(error).or_else(suspected) else { return false };
         if !self.lock().paths.call_for_access() {
             return false;
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::PortalId;
 use iscsi_multipath::reconnect::{LostSession, Reconnect, Step, Try};
+use iscsi_multipath::{Access, PortalId, Priority};
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
 use tokio::time::{Instant, sleep_until};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::driver::connector::Connected;
 use crate::driver::referral::Referral;
 use crate::error::Error;
-use crate::multipath::access::{Access, Rank};
+use crate::multipath::access;
 use crate::multipath::dispatch::now;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
@@ -43,7 +43,7 @@ pub(crate) struct Opener {
     pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
     pub(crate) next_portal: AtomicUsize,
     /// How good the port of each portal is, as far as the unit tells it.
-    pub(crate) ranks: Mutex<BTreeMap<usize, Rank>>,
+    pub(crate) ranks: Mutex<BTreeMap<usize, Priority>>,
     pub(crate) report: Arc<Report>,
 }
 
@@ -124,7 +124,7 @@ impl Opener {
             }
             // It is asked before anything is sent there, once its port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
-                path = path.refused_by_port(Access::refused(&error).ok_or(error)?);
+                path = path.refused_by_port(access::refused(&error).ok_or(error)?);
                 path.unit.state().doubts.raise();
             }
             Err(error) => return Err(error),
@@ -276,13 +276,14 @@ impl Opener {
     fn best_portals_from(&self, first: usize) -> Vec<usize> {
         let mut portals = self.portals_from(first);
         let ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
-        let rank = |portal: &usize| ranks.get(portal).copied().unwrap_or(Access::UNKNOWN.rank());
+        let rank =
+            |portal: &usize| ranks.get(portal).copied().unwrap_or(Access::UNKNOWN.priority());
         portals.sort_by_key(rank);
         portals
     }
 
     /// How good the ports are that these portals lead to.
-    pub(super) fn rank(&self, ranks: BTreeMap<usize, Rank>) {
+    pub(super) fn rank(&self, ranks: BTreeMap<usize, Priority>) {
         *self.ranks.lock().unwrap_or_else(PoisonError::into_inner) = ranks;
     }
 
@@ -527,7 +528,7 @@ async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
 fn leads_on(error: &Error) -> bool {
     matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. })
         || error.is_refused_login() && !error.is_of_credentials()
-        || Access::refused(error).is_some()
+        || access::refused(error).is_some()
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses
@@ -539,7 +540,7 @@ pub(super) fn may_pass(error: &Error) -> bool {
     }
     let is_of_unit = matches!(error, Error::UnprovenUnit { .. } | Error::UnitGone(_));
     is_of_unit
-        || Access::refused(error).is_some()
+        || access::refused(error).is_some()
         || matches!(error, Error::Connect(_))
         || error.is_targets_at_login()
 }

@@ -8,10 +8,10 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
+use iscsi_multipath::{Access, Priority};
 use iscsi_tuner::Bandwidth;
 use smallvec::SmallVec;
 
-use crate::multipath::access::{Access, Rank};
 use crate::multipath::lane::{Lane, MIN_LEN, PathId, Requirements, Room, Share, Ticket};
 use crate::options::lateness::LatenessOptions;
 
@@ -119,13 +119,13 @@ impl Schedule {
 
     /// How good a path is, the least being the best: one that does not answer comes last, whatever its port does. The
     /// only one comes neither first nor last, so how long it is silent need not be known: 600 instructions a request.
-    fn worth(&self, lane: &Lane, now: Instant) -> (bool, Rank) {
+    fn worth(&self, lane: &Lane, now: Instant) -> (bool, Priority) {
         let is_silent = self.lanes.len() > 1 && lane.is_silent(&self.lateness, now);
-        (is_silent, lane.access.rank())
+        (is_silent, lane.access.priority())
     }
 
     /// How good the best paths are, but for this one.
-    fn best(&self, avoid: Option<PathId>, now: Instant) -> Option<(bool, Rank)> {
+    fn best(&self, avoid: Option<PathId>, now: Instant) -> Option<(bool, Priority)> {
         let open = self.lanes.iter().filter(|lane| Some(lane.id) != avoid && !lane.is_closing);
         open.map(|lane| self.worth(lane, now)).min()
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::multipath::access::Access;
+use crate::multipath::access::refused;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::PathId;
@@ -85,7 +85,7 @@ impl<C: Carrier> Paths<C> {
         let policy = self.policy();
         let passes = endurance(error, policy);
         passes.or_else(|| {
-            let is_of_port = error.is_of_path() || Access::refused(error).is_some();
+            let is_of_port = error.is_of_path() || refused(error).is_some();
             let is_called_for = is_of_port && self.call_for_port(path);
             is_called_for.then_some(policy.patience)
         })

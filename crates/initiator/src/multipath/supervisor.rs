@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::port_groups::PortGroups;
+use iscsi_multipath::reconnect::BackOff;
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -12,13 +14,13 @@ use tracing::{Instrument, Span, error_span};
 use crate::driver::measure::reading::Reading;
 use crate::driver::measure::tuner;
 use crate::error::Error;
-use crate::multipath::access_watch::AccessWatch;
 use crate::multipath::discovery_pace::DiscoveryPace;
-use crate::multipath::dispatch::{Paths, WeakPaths};
+use crate::multipath::dispatch::{Paths, WeakPaths, now};
 use crate::multipath::event::Event;
 use crate::multipath::idle_poll::{IdlePoll, hear_of_changes};
 use crate::multipath::lane::{PathId, Room};
 use crate::multipath::path::Path;
+use crate::multipath::port_states::access_changed;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
@@ -28,6 +30,7 @@ use crate::multipath::spare_portals::SparePortals;
 use crate::multipath::standby::Standby;
 use crate::multipath::unused_portals::UnusedPortals;
 use crate::options::sessions::Sessions;
+use crate::state::unit_changes::{ChangeLog, UnitChanges};
 
 /// Supervises the paths as long as there is a handle of the disk.
 pub(crate) struct Supervisor {
@@ -63,7 +66,8 @@ pub(crate) struct Supervisor {
     pub(super) refusal: Option<Error>,
     pub(super) standby: Standby,
     pub(super) unused: UnusedPortals,
-    pub(super) access: AccessWatch,
+    pub(super) access: PortGroups,
+    changes: UnitChanges,
     pub(super) discovery: DiscoveryPace,
     pub(super) spares: SparePortals,
     pub(super) polls: IdlePoll,
@@ -94,7 +98,8 @@ impl Supervisor {
         let report = Arc::clone(&opener.report);
         let closed = paths.supervise();
         let polls = IdlePoll::new(opener.node.options().poll_interval(opener.url.parameters.poll));
-        let access = AccessWatch::of(paths, opener.node.options().retry.in_range());
+        let (access, changes) =
+            port_groups(paths, opener.node.options().retry.in_range().back_off());
         let opening = u32::try_from(events.len()).unwrap_or_default();
         let mut supervisor = Self {
             paths: paths.downgrade(),
@@ -120,6 +125,7 @@ impl Supervisor {
             standby: Standby::new(),
             unused: UnusedPortals::new(),
             access,
+            changes,
             discovery: DiscoveryPace::default(),
             spares: SparePortals::default(),
             polls,
@@ -165,7 +171,7 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         loop {
             let mut late = None;
-            let wakes = self.access.wakes(self.reviews.is_awake());
+            let wakes = self.access.poll_timeout(self.reviews.is_awake()).map(Instant::from_std);
             let looks = self.looks_at_waiting();
             let polls = self.polls.wakes();
             let review = self.reviews.next(self.are_steady());
@@ -174,7 +180,7 @@ impl Supervisor {
                 biased;
                 () = sleep_until_some(review) => self.reviews.begin(),
                 () = self.attention.notified() => self.reviews.wake(),
-                () = self.access.news() => {}
+                () = access_changed(&mut self.changes) => self.access.call(),
                 () = sleep_until_some(wakes) => {}
                 () = sleep_until_some(polls) => {}
                 () = sleep_until_some(looks) => {
@@ -530,6 +536,19 @@ impl Drop for Supervisor {
             paths.end(&Error::Closed);
         }
     }
+}
+
+/// The port groups of a unit that says whether it has any, and its reports of changes. Requests count on the states from now on.
+fn port_groups(paths: &Paths<Path>, back_off: BackOff) -> (PortGroups, UnitChanges) {
+    let open = paths.open();
+    let state = open.first().map(|(_, path)| path.unit.state());
+    let profile = state.and_then(|state| state.profile.get());
+    let is_claimed =
+        profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
+    paths.follow_access(is_claimed);
+    let changes =
+        state.map_or_else(|| ChangeLog::default().follow(), |state| state.across.changes.follow());
+    (PortGroups::new(is_claimed, back_off, now()), changes)
 }
 
 async fn sleep_until_some(at: Option<Instant>) {

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use iscsi_multipath::Access;
 use iscsi_pdu::scsi::{AccessState, Cdb, Sense};
 use iscsi_session::{SessionError, TransportError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error::{Error, SessionFailure};
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::{Requirements, Room};
