@@ -15,7 +15,7 @@ mod session;
 use std::io;
 use std::ops::Range;
 
-use iscsi_multipath::paths::access::Access;
+use iscsi_multipath::Access;
 use iscsi_multipath::requests::end::End;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
@@ -423,7 +423,7 @@ impl Error {
 
     /// The state of a port that refused the command because of it.
     pub(crate) fn refusing_port(&self) -> Option<Access> {
-        self.sense().and_then(Access::refused)
+        self.sense().and_then(Access::of_refusal)
     }
 
     /// The state of a port, if nothing else explains why a command was refused that every disk knows.

@@ -11,16 +11,12 @@
 //! ends goes to the others; and a request that is late on one is sent over another as well when
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
-mod access_watch;
+pub(crate) mod access;
 mod attempts;
-pub(crate) mod back_off;
-mod candidates;
 pub(crate) mod carrier;
 mod carry;
 mod closing;
 mod confirmation;
-pub(crate) mod credential_tries;
-mod discovery_pace;
 pub(crate) mod dispatch;
 mod disposition;
 mod duplicate;
@@ -31,37 +27,33 @@ mod flush;
 mod flush_watch;
 mod idle_poll;
 mod in_use;
+mod leaving;
 mod left_behind;
-mod life;
 mod lost_sessions;
 mod outage;
 pub(crate) mod path;
 mod path_set;
 mod port_states;
 mod portal_discovery;
-mod portal_looks;
 mod portal_race;
 pub(crate) mod portals;
 mod progress;
 mod queue;
-mod ranks;
 mod refusal;
 mod reinstatement;
 pub(crate) mod reopen;
 pub(crate) mod report;
 mod request_length;
-mod review_pace;
+mod review;
 pub(crate) mod samples;
+pub(crate) mod session_changes;
 mod shaping;
 mod shared_link;
 mod silence;
 mod slow_target;
-mod spare_portals;
 pub(crate) mod spread;
-mod standby;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod tests;
-mod unused_portals;
 mod witness;

@@ -11,3 +11,13 @@ impl fmt::Display for PathId {
         self.0.fmt(f)
     }
 }
+
+/// Identifies a portal of the target by its place in the list of portals, to which portals are only added.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PortalId(pub usize);
+
+impl fmt::Display for PortalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

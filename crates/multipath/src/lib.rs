@@ -4,11 +4,20 @@
 //! decisions are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod fencing;
+mod idle_poll;
 mod ids;
 pub mod paths;
+pub mod port_groups;
 pub mod ranges;
+pub mod reconnect;
 pub mod requests;
+mod review_pace;
 mod slab;
+pub mod topology;
 
-pub use ids::PathId;
+pub use access::{Access, Priority};
+pub use idle_poll::IdlePoll;
+pub use ids::{PathId, PortalId};
+pub use review_pace::ReviewPace;

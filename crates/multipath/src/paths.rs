@@ -1,6 +1,5 @@
 //! Paths: how good each is, what is in flight on it, and which one takes the next request.
 
-pub mod access;
 pub mod hedge;
 mod path_state;
 pub mod selector;

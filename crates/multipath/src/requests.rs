@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 pub use output::{AttemptId, Failure, Output, Report, RequestId};
 pub use request::RequestSpec;
 
+use crate::access::Access;
 use crate::ids::PathId;
-use crate::paths::access::Access;
 use crate::paths::hedge::HedgePolicy;
 use crate::paths::selector::PathSelector;
 use crate::paths::{Credit, PathPermit};
+use crate::reconnect::BackOff;
 use crate::slab::Slab;
 use end::End;
-use history::Pauses;
 use request::{Attempt, Hedge, Request, State, Waiting};
 
 /// Limits of the requests of a disk.
@@ -45,7 +45,7 @@ pub struct RequestLimits {
     /// The same after ABORTED COMMAND and damaged data, for which the command itself may be the reason.
     pub aborted_timeout: Duration,
     /// Pauses between retries.
-    pub pauses: Pauses,
+    pub pauses: BackOff,
     /// UNIT ATTENTIONs in a row after which a request fails.
     pub max_attentions: u32,
     /// When a request is hedged.

@@ -10,24 +10,11 @@
 //! | a unit that is not there, or not ready | may pass | may pass |
 //! | wrong input, unsupported, broken protocol | may pass: it was right before | ends |
 
+use iscsi_multipath::reconnect::Outlook;
 use iscsi_pdu::scsi::SenseKey;
 
 use crate::error::Error;
 use crate::error::kind::ErrorKind;
-
-/// What waiting may do for the cause of an error.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Outlook {
-    /// The cause may pass by itself.
-    MayPass,
-    /// One side did not prove itself. A target may read its accounts later than it listens, but each try may count
-    /// towards locking the account, so there are few.
-    Credentials,
-    /// Another try at the same portal ends the same way; another portal may be right.
-    OtherPortal,
-    /// Nothing that is waited for changes it.
-    Never,
-}
 
 impl Error {
     /// The outlook for a session that was there and is lost: all that was agreed on was right before.

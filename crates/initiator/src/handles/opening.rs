@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
+use iscsi_multipath::reconnect::{CredentialTries, Outlook};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
-use crate::error::outlook::Outlook;
 use crate::handles::disk::Disk;
 use crate::handles::disk::open::open;
-use crate::multipath::back_off::RandomPauses;
-use crate::multipath::credential_tries::CredentialTries;
 use crate::session::Session;
 use crate::session::discovered_target::DiscoveredTarget;
 use crate::session::node::Node;
@@ -51,7 +49,7 @@ async fn patiently<'a, T>(
     let options = node.options();
     let of_url = url.parameters.open_timeout.map(|s| Duration::from_secs(s.into()));
     let patience = of_url.unwrap_or(options.open_timeout);
-    let mut back_off = RandomPauses::new(node.entropy(), options.advanced.reconnect_pauses);
+    let mut back_off = options.advanced.reconnect_back_off(node.entropy());
     let mut credentials = CredentialTries::within(patience);
     let begun = Instant::now();
     let mut is_waiting = false;
@@ -71,7 +69,7 @@ async fn patiently<'a, T>(
             return Err(error);
         }
         // The last try begins at the end of the patience.
-        let pause = back_off.next().max(least).min(left);
+        let pause = back_off.next_pause().max(least).min(left);
         let portal = portal_name(&url.portal);
         if is_waiting {
             info!(%portal, %error, "the target is not there yet");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_multipath::paths::Requirements;
-use iscsi_multipath::requests::history::{AfterLoss, History, Pauses};
+use iscsi_multipath::requests::history::{AfterLoss, History};
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, of_blocks};
@@ -92,7 +92,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
             failures.held = Some((wait, limit));
         }
         let policy = paths.policy();
-        let pauses = Pauses { first: policy.retry.first_pause, max: policy.retry.max_pause };
+        let pauses = policy.retry.pauses();
         let Some(pause) = failures.history.pause(pauses, limit, policy.patience, now()) else {
             return Err(failures.history.take_executed().unwrap_or(error));
         };

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::Access;
+
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Grant, Paths, now};
@@ -12,7 +14,6 @@ use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 use iscsi_multipath::PathId;
 use iscsi_multipath::paths::Requirements;
-use iscsi_multipath::paths::access::Access;
 use iscsi_multipath::requests::disposition::Disposition;
 
 /// A flush that is counted on the path of its witness, until it has ended or this is dropped.

@@ -4,16 +4,17 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::Access;
+use iscsi_multipath::reconnect::Lifetime;
 use iscsi_session::Completion;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::life::Life;
+use crate::multipath::dispatch::now;
 use crate::session::Session;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 use iscsi_multipath::paths::Credit;
-use iscsi_multipath::paths::access::Access;
 
 /// One path. Clones, of which each request has one, are the same path.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct ItlNexus {
     pub(crate) unit: LogicalUnit,
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
-    pub(crate) life: Life,
+    pub(crate) lifetime: Lifetime,
     /// Its port did not serve the unit when it was opened.
     pub(crate) refused: Option<Access>,
 }
@@ -42,10 +43,11 @@ pub(crate) fn wait_limit(session: &Session) -> Duration {
 }
 
 impl Path {
-    /// A path that begins its life.
+    /// A path whose session replaces no other one.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
-        Self(Arc::new(ItlNexus { unit, portal, life: Life::begin(), refused: None }))
+        let lifetime = Lifetime::begin(now());
+        Self(Arc::new(ItlNexus { unit, portal, lifetime, refused: None }))
     }
 
     /// The same, whose port did not serve the unit when it was opened.
@@ -55,10 +57,10 @@ impl Path {
         self
     }
 
-    /// The same in the life that follows that of another session.
+    /// The same path, whose session replaces a lost one.
     #[must_use]
-    pub(super) fn living(mut self, life: Life) -> Self {
-        Arc::make_mut(&mut self.0).life = life;
+    pub(super) fn replacing(mut self, lifetime: Lifetime) -> Self {
+        Arc::make_mut(&mut self.0).lifetime = lifetime;
         self
     }
 

@@ -1,20 +1,16 @@
-//! The states of the ports, asked for whenever there is a reason to, and followed (SPC-4 §5.11).
-//!
-//! One session at each portal is asked, all at once: one that does not answer holds up none of the others.
+//! The questions that [`PortGroups`](iscsi_multipath::port_groups::PortGroups) has for the unit, and what follows from the answers.
 
-use std::collections::BTreeSet;
-
-use iscsi_pdu::scsi::SenseKey;
+use iscsi_multipath::port_groups::{Answer, Question};
+use iscsi_multipath::{Access, PathId, PortalId};
 
 use crate::error::Error;
-use crate::multipath::access_watch::AccessAnswer;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::access::no_answer;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
-use iscsi_multipath::PathId;
-use iscsi_multipath::paths::access::Access;
+use crate::state::unit_changes::{UnitChange, UnitChanges};
 
 /// What the questions of one session may have under way.
 const QUESTIONS: usize = 2;
@@ -32,105 +28,78 @@ impl Supervisor {
         }
     }
 
-    /// A path is there: which port it leads to is to be asked, and meanwhile it counts as the others at its portal.
+    /// A path is there: which port it leads to is unknown, and meanwhile it counts as the others at its portal.
     pub(super) fn follow_path(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
-        let watch = &mut self.access;
-        if !watch.is_on {
-            return;
-        }
-        let known = path.refused.or_else(|| watch.access(id, path.portal));
-        if let Some(access) = known {
+        let known = self.port_groups.path_opened(id, PortalId(path.portal));
+        if let Some(access) = path.refused.or(known).filter(|_| self.port_groups.is_supported()) {
             paths.set_access([(id, access)]);
         }
-        watch.strange.insert(id);
     }
 
     /// Asks for the states of the ports, where there is a reason to.
     pub(super) fn watch_access(&mut self, paths: &Paths<Path>) {
-        self.access.is_called_for |= paths.take_call_for_access();
-        let is_due = self.access.is_due();
+        if paths.take_call_for_access() {
+            self.port_groups.call();
+        }
         let open = paths.open();
-        self.access.retain(&open);
-        let mut portals = BTreeSet::new();
-        let watch = &self.access;
-        if !watch.is_on {
-            return;
-        }
-        let asked: Vec<_> = open
-            .into_iter()
-            .filter(|(id, path)| {
-                let is_first = is_due && portals.insert(path.portal);
-                (is_first || watch.is_strange(*id)) && !watch.under_way.contains(id)
-            })
-            .collect();
-        if asked.is_empty() {
-            if is_due {
-                self.access.postpone();
-            }
-            return;
-        }
-        let question = if is_due { self.access.ask() } else { self.access.asked };
-        for (id, path) in asked {
-            self.access.begin(id);
+        self.port_groups.retain(|id| open.iter().any(|(there, _)| *there == id));
+        let Some(Question { number, paths: asked }) = self.port_groups.ask(now()) else { return };
+        for (id, path) in open.into_iter().filter(|(id, _)| asked.contains(id)) {
             let budget = Budget::new(QUESTIONS, QUESTION_BYTES);
             let unit = path.unit.with_questions(budget);
             let answer = async move {
                 let (port, groups) = tokio::join!(unit.target_port(), unit.port_groups_now());
-                Ok(AccessAnswer { question, port: port?, groups: groups? })
+                let (port, groups) = (port?, groups?);
+                Ok(Answer { question: number, group: port.group, port: port.relative_id, groups })
             };
             self.start(answer, move |answer| Event::Access(id, answer));
         }
     }
 
-    /// A session has told the states of the ports, or has not.
+    /// A session has reported the states of the ports, or has not.
     pub(super) fn heard_of_access(
         &mut self,
         paths: &Paths<Path>,
         id: PathId,
-        answer: Result<AccessAnswer, Error>,
+        answer: Result<Answer, Error>,
     ) {
-        self.access.under_way.remove(&id);
         let open = paths.open();
         let Some((_, path)) = open.iter().find(|(there, _)| *there == id) else { return };
+        self.port_groups.retain(|id| open.iter().any(|(there, _)| *there == id));
         match answer {
             Ok(answer) => {
-                self.access.learn(id, path.portal, &answer);
+                self.port_groups.answered(id, &answer, now());
                 path.unit.state().across.transitions.learn(answer.groups.implicit_transition_time);
             }
-            Err(error) if is_refused(&error) && !self.access.has_told => {
-                self.access.is_on = false;
-                paths.follow_access(false);
-                paths.set_access(open.iter().map(|(id, _)| (*id, Access::UNKNOWN)));
-                let note = "the unit says that it has target port groups (TPGS), and does not tell their \
-                            states: each of its ports counts as any other";
-                return self.report.note(format!("{note}: {error}"));
-            }
             Err(error) => {
+                if self.port_groups.not_answered(id, no_answer(&error), now()) {
+                    return self.no_port_groups(paths, &error);
+                }
                 tracing::debug!(path = id.0, %error, "a session does not tell the states of the ports");
-                self.access.refused(id, &error);
-                // It may not be able to, where its own port is out of use.
-                self.access.is_called_for |= !error.is_of_session() && open.len() == 1;
             }
         }
-        let known = open.iter().filter_map(|(id, path)| {
-            self.access.access(*id, path.portal).map(|access| (*id, access))
-        });
-        let known: Vec<_> = known.collect();
-        paths.set_access(known.iter().copied());
-        let all: Vec<_> = open
-            .iter()
-            .filter(|(id, _)| !paths.is_silent(*id))
-            .map(|(id, path)| self.access.access(*id, path.portal).unwrap_or(Access::UNKNOWN))
-            .collect();
-        self.access.plan(&all);
-        let ranks = (0..self.opener.portals.len())
-            .filter_map(|portal| Some((portal, self.access.of_portal(portal)?.priority())));
-        self.opener.rank(ranks.collect());
+        if !self.port_groups.is_supported() {
+            return;
+        }
+        paths.set_access(self.port_groups.known());
+        self.port_groups.plan(|id| paths.is_silent(id), now());
+    }
+
+    fn no_port_groups(&self, paths: &Paths<Path>, error: &Error) {
+        paths.follow_access(false);
+        paths.set_access(paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
+        let note = "the unit says that it has target port groups (TPGS), and does not tell their \
+                    states: each of its ports counts as any other";
+        self.report().note(format!("{note}: {error}"));
     }
 }
 
-/// Whether the unit does not know the command.
-fn is_refused(error: &Error) -> bool {
-    let sense = error.sense().filter(|sense| !sense.deferred);
-    sense.is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
+/// Waits until the unit reports that states have changed.
+pub(super) async fn access_changed(changes: &mut UnitChanges) {
+    while let Some(change) = changes.next().await {
+        if change == UnitChange::AccessStates {
+            return;
+        }
+    }
+    std::future::pending().await
 }

@@ -1,14 +1,15 @@
 //! What the ports of the paths do for the unit, and requests that one has refused for its state (SPC-4 §5.11.2).
 //!
 //! Where the unit tells of its target port groups, such a path stays open, and is used again as soon as the unit
-//! says that its port serves it. Where it does not, the session is of no use and gives way: see
-//! [`standby`](super::standby).
+//! says that its port serves it. Where it does not, the session is of no use and gives way, and its portal is in standby: see
+//! [`Topology`](iscsi_multipath::topology::Topology).
+
+use iscsi_multipath::Access;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use iscsi_multipath::PathId;
-use iscsi_multipath::paths::access::Access;
 
 impl<C: Carrier> Paths<C> {
     /// The unit tells of its target port groups, and somebody asks for them whenever a port refuses a request; or
@@ -77,5 +78,10 @@ impl<C: Carrier> Paths<C> {
             self.attention().notify_one();
         }
         true
+    }
+
+    /// Whether a request has called for another port since the last call.
+    pub(crate) fn take_call_for_port(&self) -> bool {
+        self.lock().paths.take_call_for_port()
     }
 }

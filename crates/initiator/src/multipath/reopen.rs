@@ -1,34 +1,34 @@
 //! How a disk gets further sessions, and lost ones back.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_multipath::PortalId;
+use iscsi_multipath::reconnect::{LostSession, Reconnect, Step};
+use iscsi_multipath::topology::Why;
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use crate::driver::connector::Connected;
 use crate::driver::referral::Referral;
 use crate::error::Error;
-use crate::error::outlook::Outlook;
-use crate::multipath::back_off::RandomPauses;
-use crate::multipath::candidates::Candidates;
+use crate::multipath::dispatch::now;
+use crate::multipath::event::NotOpened;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
 use crate::multipath::portals::Portals;
-use crate::multipath::reinstatement::{Lost, NotBack, settle_by};
+use crate::multipath::reinstatement::{Lost, settle_by};
 use crate::multipath::report::Report;
 use crate::published::Published;
 use crate::session::Session;
-use crate::session::node::Node;
+use crate::session::node::{HostEntropy, Node};
 use crate::state::budget::Budget;
 use crate::state::session_key::SessionKey;
 use crate::unit::identity::{Doubt, Identity};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
 use crate::url::{Url, portal_name};
-use iscsi_multipath::paths::access::{Access, Priority};
 
 /// Opens sessions with the unit of a disk.
 #[derive(Debug)]
@@ -41,9 +41,6 @@ pub(crate) struct Opener {
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
     /// The portal group that each led to at the last login there, as far as targets state it.
     pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
-    pub(crate) next_portal: AtomicUsize,
-    /// How good the port of each portal is, as far as the unit tells it.
-    pub(crate) ranks: Mutex<BTreeMap<usize, Priority>>,
     pub(crate) report: Arc<Report>,
 }
 
@@ -59,15 +56,34 @@ pub(crate) struct ExpectedUnit {
 pub(crate) type ExpectedUnitReceiver = Arc<Published<Option<ExpectedUnit>>>;
 
 impl Opener {
-    /// One more session, on the portal whose turn it is, or on another one where that does not
-    /// answer, or nothing tells whether it leads to the unit.
-    pub(crate) async fn open(&self, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
-        let turn = self.next_portal.fetch_add(1, Ordering::Relaxed);
-        let portals = self.best_portals_from(turn + 1);
+    /// A session that was not there before, at the first of these portals that is of use.
+    pub(crate) async fn open(
+        &self,
+        why: Why,
+        portals: Vec<usize>,
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
+        let first = portals.first().copied().unwrap_or_default();
+        match why {
+            Why::Count | Why::Flush | Why::Better | Why::Lost(_) => {
+                self.open_at_any(&portals, expected).await
+            }
+            Why::Spare => self.open_spare(first, expected).await,
+            Why::Need | Why::Standby | Why::Spread => self.open_if_served(first, expected).await,
+        }
+    }
+
+    /// A session at the first of these portals, or at another one where that does not answer, or where nothing proves that it
+    /// leads to the unit.
+    async fn open_at_any(
+        &self,
+        portals: &[usize],
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
         let first = portals.first().copied().unwrap_or_default();
         let _turn = self.portals.turn(first).await;
         let mut race = PortalRace::new(self.node.options().advanced.head_start());
-        self.run(&mut race, &portals);
+        self.run(&mut race, portals);
         let mut failure = None;
         while let Some((portal, reached)) = race.next().await {
             let opened = match reached {
@@ -135,7 +151,7 @@ impl Opener {
     }
 
     /// A session at this portal, whether or not its port serves the unit.
-    pub(super) async fn open_spare(
+    async fn open_spare(
         &self,
         portal: usize,
         expected: ExpectedUnitReceiver,
@@ -148,7 +164,7 @@ impl Opener {
     ///
     /// # Errors
     /// What the unit says where it does not.
-    pub(crate) async fn open_if_served(
+    async fn open_if_served(
         &self,
         portal: usize,
         expected: ExpectedUnitReceiver,
@@ -219,71 +235,50 @@ impl Opener {
     /// Opens a lost session anew, under its old name: at the login the target ends what was left of
     /// it (RFC 7143 §6.3.5). Each try goes to the portal that it had, and then to all others, since that
     /// one may be gone for good. What may pass is waited for
-    /// ([`Outlook`]), also refusals by a target that listens before its access list and its units are back. The unit is asked everything again, before anything is written. It was lost at
-    /// `since`, and may have been tried before.
+    /// ([`Outlook`]), also refusals by a target that listens before its access list and its units are back. The unit is asked everything again, before anything is written. It may have been
+    /// tried before.
     pub(crate) async fn reopen(
         &self,
-        lost: &Path,
-        why: &Error,
-        since: Instant,
+        lost: &Lost,
         expected: ExpectedUnitReceiver,
-    ) -> Result<Path, NotBack> {
+    ) -> Result<Path, NotOpened> {
         let expected = known(expected).await;
+        let (why, at, lost) = (lost.why(), lost.at(), lost.path());
         let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
-        let begun = Instant::now();
-        let (pause, next_life) = lost.life.end(&lost.unit.session().policy().retry);
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
-        let time2wait = lost.unit.session().time2wait().saturating_sub(since.elapsed());
-        if time2wait > patience {
-            sleep(patience).await;
-            return Err(NotBack::yet(why.clone()));
-        }
-        let pauses = self.node.options().advanced.reconnect_pauses;
-        let mut back_off = RandomPauses::new(self.node.entropy(), pauses);
-        sleep(back_off.first(time2wait.max(pause))).await;
-        let mut candidates = Candidates::new(&self.portals_from(lost.portal), patience);
+        let session = lost.unit.session();
+        let ended = LostSession {
+            portal: PortalId(lost.portal),
+            at: at.into_std(),
+            time2wait: session.time2wait(),
+            lifetime: lost.lifetime,
+        };
+        let limits = self.node.options().advanced.reconnect_limits(session.policy());
+        let mut reconnect = Reconnect::new(&ended, limits, self.node.entropy(), now());
         let mut race = PortalRace::new(self.node.options().advanced.head_start());
+        let mut why_not = why.clone();
         loop {
-            self.run(&mut race, &candidates.due());
-            candidates.extend(self.portals.len());
-            let tried = self.reopen_at_any(lost, &mut race, &mut candidates, &expected);
-            let why_not = match tried.await {
-                Ok(path) => return Ok(path.living(next_life())),
-                Err(error) if candidates.is_empty() => {
-                    return Err(NotBack { why: error, is_final: true });
+            match reconnect.step() {
+                Step::Try(at) => sleep_until(at.into()).await,
+                Step::GiveUp { at, is_final } => {
+                    sleep_until(at.into()).await;
+                    return Err(NotOpened { why: why_not, is_final });
                 }
+            }
+            let tried = self.reopen_at_any(lost, &mut race, &mut reconnect, &expected);
+            why_not = match tried.await {
+                Ok(path) => return Ok(path.replacing(reconnect.lifetime(now()))),
                 Err(error) => error,
             };
-            wait.say(format!("a session was lost: {why}; trying again, the last try: {why_not}"));
-            let pause = back_off.next().max(candidates.until_due());
-            if begun.elapsed().saturating_add(pause) > patience {
-                return Err(NotBack::yet(why_not));
+            reconnect.end_try(now());
+            if let Step::Try(_) = reconnect.step() {
+                let news =
+                    format!("a session was lost: {why}; trying again, the last try: {why_not}");
+                wait.say(news);
             }
-            sleep(pause).await;
         }
-    }
-
-    /// All portals, this one first.
-    fn portals_from(&self, first: usize) -> Vec<usize> {
-        let count = self.portals.len().max(1);
-        (0..count).map(|turn| (first + turn) % count).collect()
-    }
-
-    /// The same, those first whose ports serve the unit best.
-    fn best_portals_from(&self, first: usize) -> Vec<usize> {
-        let mut portals = self.portals_from(first);
-        let ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
-        let rank =
-            |portal: &usize| ranks.get(portal).copied().unwrap_or(Access::UNKNOWN.priority());
-        portals.sort_by_key(rank);
-        portals
-    }
-
-    /// How good the ports are that these portals lead to.
-    pub(super) fn rank(&self, ranks: BTreeMap<usize, Priority>) {
-        *self.ranks.lock().unwrap_or_else(PoisonError::into_inner) = ranks;
     }
 
     /// Tries to reach these portals, in this order, but for those that are being tried.
@@ -307,9 +302,8 @@ impl Opener {
         }
     }
 
-    /// One try: at each of these portals, as they answer, until one leads to the unit. Takes out those
-    /// where another try is of no use. Those that do not answer are waited for if none has failed yet, and
-    /// in the last try; otherwise while the others are tried again.
+    /// One try: at each portal whose turn it is, as they answer, until one leads to the unit. Those that do not answer are
+    /// waited for if none has failed yet, and otherwise while the others are tried again.
     ///
     /// # Errors
     /// That of the first to fail.
@@ -317,9 +311,11 @@ impl Opener {
         &self,
         lost: &Path,
         race: &mut PortalRace,
-        candidates: &mut Candidates,
+        reconnect: &mut Reconnect<HostEntropy>,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
+        let portals = reconnect.begin_try(self.portals.len(), now());
+        self.run(race, &portals.into_iter().map(|portal| portal.0).collect::<Vec<_>>());
         let mut first = None;
         loop {
             let next = match first {
@@ -340,8 +336,7 @@ impl Opener {
                 }
                 Err(error) => error,
             };
-            candidates.failed(portal, &error);
-            if error.outlook_of_reopening() == Outlook::Never {
+            if !reconnect.failed_at(PortalId(portal), error.outlook_of_reopening(), now()) {
                 return Err(error);
             }
             first.get_or_insert((portal, error));
@@ -380,19 +375,16 @@ impl Opener {
         if !session.is_reinstated_by_login() {
             return Err(lost.why().clone());
         }
-        let pauses = self.node.options().advanced.reconnect_pauses;
-        let mut back_off = RandomPauses::new(self.node.entropy(), pauses);
+        let mut back_off = self.node.options().advanced.reconnect_back_off(self.node.entropy());
         loop {
             let Err(error) = self.reinstate(lost, &expected).await else { return Ok(()) };
             if self.portals_to_settle(lost.path()).is_empty() {
                 return Err(error);
             }
-            let pause = back_off.next();
-            let next = Instant::now().checked_add(pause);
-            if next.zip(lost.deadline()).is_some_and(|(next, deadline)| next > deadline) {
-                return Err(error);
+            match back_off.next_before(lost.deadline().map(Instant::into_std), now()) {
+                Some(next) => sleep_until(next.into()).await,
+                None => return Err(error),
             }
-            sleep(pause).await;
         }
     }
 

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use iscsi_session::Offer;
+use iscsi_multipath::reconnect::{JitteredBackOff, ReconnectLimits};
+use iscsi_session::{Entropy, Offer};
 
 use crate::options::back_off::BackOff;
 use crate::options::hedge::HedgeOptions;
+use crate::options::policy::RequestPolicy;
 use crate::options::range::MAX_TIME;
 use crate::options::socket::SocketOptions;
+
+/// The share of each pause before a reconnect that is random, percent.
+const JITTER: u8 = 50;
 
 /// Options that few programs set: [`Options::with_advanced`](crate::Options::with_advanced).
 ///
@@ -111,6 +116,24 @@ impl Advanced {
     pub const fn with_portal_head_start(mut self, head_start: Duration) -> Self {
         self.portal_head_start = head_start;
         self
+    }
+
+    /// The pauses between the attempts to reconnect.
+    pub(crate) const fn reconnect_back_off<E: Entropy>(&self, entropy: E) -> JitteredBackOff<E> {
+        let BackOff { first_pause, max_pause } = self.reconnect_pauses;
+        JitteredBackOff::new(entropy, first_pause, max_pause, JITTER)
+    }
+
+    /// The limits of the attempts to reconnect a session whose requests have this policy.
+    pub(crate) const fn reconnect_limits(&self, policy: &RequestPolicy) -> ReconnectLimits {
+        let BackOff { first_pause, max_pause } = self.reconnect_pauses;
+        ReconnectLimits {
+            first_pause,
+            max_pause,
+            jitter: JITTER,
+            retry_timeout: policy.patience,
+            after_quick_ends: policy.retry.pauses(),
+        }
     }
 
     /// `portal_head_start` within its range.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use iscsi_multipath::reconnect;
+
 use crate::options::range::MAX_TIME;
 
 /// Pauses between attempts: each is twice as long as the one before, up to a limit.
@@ -19,6 +21,11 @@ impl BackOff {
     pub fn new(first_pause: Duration, max_pause: Duration) -> Self {
         let first_pause = first_pause.clamp(Duration::from_millis(1), MAX_TIME);
         Self { first_pause, max_pause: max_pause.clamp(first_pause, MAX_TIME) }
+    }
+
+    /// The pauses one after the other.
+    pub(crate) const fn pauses(self) -> reconnect::BackOff {
+        reconnect::BackOff::new(self.first_pause, self.max_pause)
     }
 }
 

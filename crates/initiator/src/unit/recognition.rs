@@ -12,7 +12,6 @@ use crate::state::profile::Profile;
 use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
-use crate::unit::retry::Pauses;
 use crate::url::portal_name;
 
 /// What the questions may have under way: all at once.
@@ -99,7 +98,7 @@ impl LogicalUnit {
         let doubts = &self.state().doubts;
         let _turn = doubts.turn().await;
         let policy = self.session().policy();
-        let (begun, mut pauses) = (Instant::now(), Pauses::new(&policy.retry));
+        let (begun, mut pauses) = (Instant::now(), policy.retry.pauses());
         // What waits for the answer may hold the whole budget of the others.
         let mut unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
         if self.state().across.transitions.have_other_ports() {

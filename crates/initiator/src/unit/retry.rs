@@ -47,14 +47,6 @@ pub(crate) struct Patience<'a> {
     transition_since: Option<Instant>,
 }
 
-/// Pauses that double, up to a limit.
-#[derive(Debug)]
-pub(crate) struct Pauses {
-    first: Duration,
-    max: Duration,
-    count: u32,
-}
-
 impl<'a> Patience<'a> {
     /// That of a unit.
     pub(crate) const fn of_a_unit(options: &'a BackOff, transition: Duration) -> Self {
@@ -95,31 +87,14 @@ impl<'a> Patience<'a> {
     /// (SPC-4 §5.11.2.7).
     fn may_transition(&mut self) -> bool {
         let since = *self.transition_since.get_or_insert_with(Instant::now);
-        let pause = Pauses::new(self.options).after(self.pauses).next();
+        let pause = self.options.pauses().after(self.pauses).next();
         since.elapsed().saturating_add(pause) <= self.transition
     }
 
     fn next_pause(&mut self) -> Duration {
-        let pause = Pauses::new(self.options).after(self.pauses).next();
+        let pause = self.options.pauses().after(self.pauses).next();
         self.pauses = self.pauses.saturating_add(1);
         pause
-    }
-}
-
-impl Pauses {
-    pub(crate) const fn new(options: &BackOff) -> Self {
-        Self { first: options.first_pause, max: options.max_pause, count: 0 }
-    }
-
-    /// Those that come after so many.
-    pub(crate) const fn after(self, count: u32) -> Self {
-        Self { count, ..self }
-    }
-
-    pub(crate) fn next(&mut self) -> Duration {
-        let pause = self.first.saturating_mul(2u32.saturating_pow(self.count));
-        self.count = self.count.saturating_add(1);
-        pause.min(self.max)
     }
 }
 

@@ -13,8 +13,8 @@ use iscsi_tuner::{
     EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit, wait_for_answers,
 };
 
+use crate::access::Access;
 use crate::ids::PathId;
-use crate::paths::access::Access;
 use crate::paths::hedge::HedgePolicy;
 
 /// How much may be in flight on a path, by the plan for its session.

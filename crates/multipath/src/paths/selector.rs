@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use iscsi_rate::Rate;
 use smallvec::SmallVec;
 
+use crate::access::{Access, Priority};
 use crate::ids::PathId;
-use crate::paths::access::{Access, Priority};
 use crate::paths::hedge::HedgePolicy;
 use crate::paths::path_state::{Credit, MIN_LEN, PathPermit, PathState, Requirements, Share};
 

@@ -4,7 +4,7 @@ use iscsi_pdu::RejectReason;
 use iscsi_pdu::scsi::{AccessState, AdditionalSense, Sense, SenseKey, Status};
 use iscsi_session::{Completion, TaskError};
 
-use crate::paths::access::Access;
+use crate::access::Access;
 
 /// End of one attempt to execute a command over one path.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -84,7 +84,7 @@ impl End {
         if sense.key == SenseKey::UnitAttention || sense.deferred {
             return Self::Attention;
         }
-        if let Some(access) = Access::refused(sense) {
+        if let Some(access) = Access::of_refusal(sense) {
             return Self::Port(access.state);
         }
         match (sense.key, sense.additional) {

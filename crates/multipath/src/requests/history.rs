@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::reconnect::BackOff;
+
 /// After this number of losses in a row, a request is sent alone.
 const SUSPECT: u32 = 3;
 /// After this number of losses while alone, a request fails.
@@ -20,22 +22,6 @@ const MAX_DOUBT: u32 = 15;
 const MAX_LOSSES: u32 = 100;
 /// Number of ports in a row that refuse a request before it pauses.
 const MAX_REFUSALS: u32 = 8;
-
-/// Pauses between retries: each is twice as long as the one before, up to a limit.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Pauses {
-    /// The first pause.
-    pub first: Duration,
-    /// The longest pause.
-    pub max: Duration,
-}
-
-impl Pauses {
-    /// Returns the pause that follows `count` earlier ones.
-    pub fn after(self, count: u32) -> Duration {
-        self.first.saturating_mul(2u32.saturating_pow(count)).min(self.max)
-    }
-}
 
 /// How the attempts of a request have failed. `E` is the error of an attempt.
 #[derive(Clone, Debug)]
@@ -129,7 +115,7 @@ impl<E> History<E> {
     /// `total` with whatever limits.
     pub fn pause(
         &mut self,
-        pauses: Pauses,
+        pauses: BackOff,
         limit: Duration,
         total: Duration,
         now: Instant,
@@ -138,7 +124,7 @@ impl<E> History<E> {
         if held.limit != limit {
             (held.limit, held.limit_since) = (limit, now);
         }
-        let pause = pauses.after(held.pauses);
+        let pause = pauses.after(held.pauses).next();
         held.pauses = held.pauses.saturating_add(1);
         let is_over = |since: Instant, limit| {
             now.saturating_duration_since(since).saturating_add(pause) > limit
@@ -203,19 +189,14 @@ impl Suspicion {
 mod tests {
     use super::*;
 
-    const PAUSES: Pauses = Pauses { first: Duration::from_millis(10), max: Duration::from_secs(1) };
+    const MAX_PAUSE: Duration = Duration::from_secs(1);
+    const PAUSES: BackOff = BackOff::new(Duration::from_millis(10), MAX_PAUSE);
     const MINUTE: Duration = Duration::from_secs(60);
 
     /// All times are counted from it.
     #[expect(clippy::disallowed_methods, reason = "some time to count from")]
     fn start() -> Instant {
         Instant::now()
-    }
-
-    #[test]
-    fn pauses_double_up_to_their_limit() {
-        let pauses = [0, 1, 2, 6, 7, 100, u32::MAX].map(|count| PAUSES.after(count));
-        assert_eq!(pauses.map(|pause| pause.as_millis()), [10, 20, 40, 640, 1000, 1000, 1000]);
     }
 
     #[test]
@@ -227,7 +208,7 @@ mod tests {
             now += pause;
             waited += pause;
         }
-        assert!(waited <= MINUTE && waited + PAUSES.max > MINUTE, "{waited:?}");
+        assert!(waited <= MINUTE && waited + MAX_PAUSE > MINUTE, "{waited:?}");
         // A shorter limit counts from the moment when it begins to.
         let mut history = History::<()>::default();
         assert!(history.pause(PAUSES, MINUTE, MINUTE, start).is_some());

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::ids::PathId;
-use crate::paths::access::Access;
 use crate::slab::Key;
 
 /// Identifies a request. None is used twice.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iscsi_pdu::scsi::AccessState;
 
 use super::*;
-use crate::paths::access::Access;
+use crate::access::Access;
 
 const LEN: u64 = 64 << 10;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ fn limits() -> RequestLimits {
         total: CREDIT,
         retry_timeout: MINUTE,
         aborted_timeout: Duration::from_secs(5),
-        pauses: Pauses { first: millis(10), max: Duration::from_secs(1) },
+        pauses: BackOff::new(millis(10), Duration::from_secs(1)),
         max_attentions: 8,
         hedge: HedgePolicy::default(),
         is_shaped: false,

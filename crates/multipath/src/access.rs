@@ -1,59 +1,61 @@
-//! Access state of a target port towards the unit, and how good it makes a path (SPC-4 §5.11.2).
+//! What a target port does for the unit (SPC-4 §5.11.2).
 
 use iscsi_pdu::scsi::{AccessState, AdditionalSense, Sense};
 
-/// State of a target port towards the unit.
+/// The state of a target port towards the unit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Access {
-    /// Access state of the port's group.
+    /// The asymmetric access state.
     pub state: AccessState,
-    /// PREF: the unit would rather be used through this port.
+    /// PREF: the unit prefers to be used through this port.
     pub preferred: bool,
 }
 
-/// How good a port is; the least is the best. Requests use only the best paths that there are.
+/// Order of ports by use; the least is the best. Requests go to the best ports and to no others.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Priority(u8);
 
 impl Access {
-    /// A port of a unit that reports no port groups: each port is as good as any other.
+    /// The state of each port of a unit that does not report states: each port is as good as any other.
     pub const UNKNOWN: Self = Self { state: AccessState::ActiveOptimized, preferred: false };
 
-    /// A port in this state, not preferred.
+    /// Creates the state of a port that the unit does not prefer.
+    #[must_use]
     pub const fn of_state(state: AccessState) -> Self {
         Self { state, preferred: false }
     }
 
-    /// Returns the state of a port that refused a command with this sense data; `None` if the sense
-    /// is not about the port.
-    pub fn refused(sense: &Sense) -> Option<Self> {
-        if sense.deferred {
-            return None;
-        }
+    /// Returns the state of a port that refuses a command for it; `None` if the unit says nothing of the port.
+    #[must_use]
+    pub fn of_refusal(sense: &Sense) -> Option<Self> {
         let state = match sense.additional {
+            _ if sense.deferred => return None,
             AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION => AccessState::Transitioning,
             AdditionalSense::TARGET_PORT_IN_STANDBY_STATE => AccessState::Standby,
             AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE => AccessState::Unavailable,
             AdditionalSense::LOGICAL_UNIT_OFFLINE => AccessState::Offline,
             _ => return None,
         };
-        Some(Self::of_state(state))
+        Some(Self { state, preferred: false })
     }
 
-    /// Returns the state of a port that refused a command which every disk knows, with INVALID FIELD
-    /// IN CDB: the answer of LIO 6.1 to every command through a port group that is offline.
+    /// Returns the state of a port that refuses what each disk takes, which it does only for its state: LIO 6.1 answers
+    /// INVALID FIELD IN CDB to every command through a group that is offline.
+    #[must_use]
     pub fn suspected(sense: &Sense) -> Option<Self> {
         let is_senseless =
             !sense.deferred && sense.additional == AdditionalSense::INVALID_FIELD_IN_CDB;
-        is_senseless.then_some(Self::of_state(AccessState::Offline))
+        is_senseless.then_some(Self { state: AccessState::Offline, preferred: false })
     }
 
-    /// Returns whether the port takes reads and writes.
+    /// Returns whether the port accepts reads and writes.
+    #[must_use]
     pub const fn serves(self) -> bool {
         self.state.is_active()
     }
 
-    /// Returns how good the port is: by its state, then by preference.
+    /// Returns the place of the port among others.
+    #[must_use]
     pub const fn priority(self) -> Priority {
         let by_state = match self.state {
             AccessState::ActiveOptimized => 0,
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     const fn access(state: AccessState) -> Access {
-        Access::of_state(state)
+        Access { state, preferred: false }
     }
 
     #[test]
@@ -105,14 +107,19 @@ mod tests {
             let bytes = [response, 0, 2, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
             Sense::decode(&bytes).unwrap()
         };
-        let refused = |asc, ascq| Access::refused(&sense(0x70, asc, ascq));
-        assert_eq!(refused(0x04, 0x0a), Some(access(AccessState::Transitioning)));
-        assert_eq!(refused(0x04, 0x0b), Some(access(AccessState::Standby)));
-        assert_eq!(refused(0x04, 0x0c), Some(access(AccessState::Unavailable)));
-        assert_eq!(refused(0x04, 0x12), Some(access(AccessState::Offline)));
-        assert_eq!(refused(0x04, 0x01), None);
-        assert_eq!(Access::refused(&sense(0x71, 0x04, 0x0b)), None, "deferred");
-        assert_eq!(Access::suspected(&sense(0x70, 0x24, 0)).map(Access::serves), Some(false));
-        assert_eq!(Access::suspected(&sense(0x70, 0x20, 0)), None);
+        for (asc, ascq, refused, suspected) in [
+            (0x04, 0x0a, Some(AccessState::Transitioning), None),
+            (0x04, 0x0b, Some(AccessState::Standby), None),
+            (0x04, 0x0c, Some(AccessState::Unavailable), None),
+            (0x04, 0x12, Some(AccessState::Offline), None),
+            (0x24, 0x00, None, Some(AccessState::Offline)),
+            (0x04, 0x01, None, None),
+        ] {
+            let current = sense(0x70, asc, ascq);
+            assert_eq!(Access::of_refusal(&current), refused.map(access), "{asc:02x}/{ascq:02x}");
+            assert_eq!(Access::suspected(&current), suspected.map(access), "{asc:02x}/{ascq:02x}");
+            let deferred = sense(0x71, asc, ascq);
+            assert_eq!((Access::of_refusal(&deferred), Access::suspected(&deferred)), (None, None));
+        }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use crate::reconnect::back_off::BackOff;
+
 /// Tries in a row, the first one included.
 const TRIES: u32 = 7;
-/// The first pause is the time that is waited divided by this; each pause is twice the last, so all tries lie within
+/// The first pause is the retry timeout divided by this; each pause is twice the last, so all tries lie within
 /// that time.
 const FIRST_PAUSE_PART: u32 = 64;
 /// A caller that waits for ever does not want a wrong password tried for longer.
@@ -15,23 +17,23 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// A target that starts may listen before it has read its accounts, so a refusal may pass. Each try may count towards
 /// locking the account, so they are few and spread over the time that the caller waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CredentialTries {
-    pause: Duration,
+pub struct CredentialTries {
+    pauses: BackOff,
     left: u32,
 }
 
 impl CredentialTries {
-    /// The tries of a caller that waits for `patience`.
-    pub(crate) fn within(patience: Duration) -> Self {
-        Self { pause: patience.min(MAX_WAIT) / FIRST_PAUSE_PART, left: TRIES - 1 }
+    /// Creates the tries of a caller that waits for `retry_timeout`.
+    #[must_use]
+    pub fn within(retry_timeout: Duration) -> Self {
+        let first = retry_timeout.min(MAX_WAIT) / FIRST_PAUSE_PART;
+        Self { pauses: BackOff::new(first, MAX_WAIT), left: TRIES - 1 }
     }
 
-    /// The credentials were refused once more: the pause before the next try, or `None` after the last.
-    pub(crate) fn refused(&mut self) -> Option<Duration> {
+    /// Counts one more refusal. Returns the pause before the next try, or `None` after the last.
+    pub fn refused(&mut self) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
-        let pause = self.pause;
-        self.pause = pause.saturating_mul(2);
-        Some(pause)
+        Some(self.pauses.next())
     }
 }
 
@@ -39,8 +41,8 @@ impl CredentialTries {
 mod tests {
     use super::*;
 
-    fn pauses(patience: Duration) -> Vec<Duration> {
-        let mut tries = CredentialTries::within(patience);
+    fn pauses(retry_timeout: Duration) -> Vec<Duration> {
+        let mut tries = CredentialTries::within(retry_timeout);
         std::iter::from_fn(|| tries.refused()).collect()
     }
 

@@ -1,0 +1,131 @@
+//! The portals at which a lost session is tried again, and when each has its turn.
+
+use std::time::{Duration, Instant};
+
+use crate::ids::PortalId;
+use crate::reconnect::Outlook;
+use crate::reconnect::credential_tries::CredentialTries;
+
+#[derive(Debug)]
+struct Candidate {
+    portal: PortalId,
+    credentials: CredentialTries,
+    /// The next try.
+    at: Instant,
+}
+
+/// The portals at which another try may be of use, in the order of the tries.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    all: Vec<Candidate>,
+    /// All portals below this number have been added.
+    known: usize,
+    retry_timeout: Duration,
+}
+
+impl Candidates {
+    pub(super) const fn new(retry_timeout: Duration) -> Self {
+        Self { all: Vec::new(), known: 0, retry_timeout }
+    }
+
+    fn add(&mut self, portal: PortalId, now: Instant) {
+        let credentials = CredentialTries::within(self.retry_timeout);
+        self.all.push(Candidate { portal, credentials, at: now });
+    }
+
+    /// Adds all of the first `count` portals, `first` at the front of those that are new. A portal that was left does not
+    /// return as a new one.
+    pub(super) fn extend(&mut self, count: usize, first: PortalId, now: Instant) {
+        let new = count.saturating_sub(self.known);
+        let start = first.0.clamp(self.known, count.max(self.known));
+        for turn in 0..new {
+            let portal = self.known + (start - self.known + turn) % new;
+            self.add(PortalId(portal), now);
+        }
+        self.known = self.known.max(count);
+    }
+
+    /// Whether another try is of no use anywhere.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn due(&self, now: Instant) -> Vec<PortalId> {
+        self.all.iter().filter(|one| one.at <= now).map(|one| one.portal).collect()
+    }
+
+    /// The time until a portal has its turn.
+    pub(super) fn until_due(&self, now: Instant) -> Duration {
+        let first = self.all.iter().map(|one| one.at).min();
+        first.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+
+    pub(super) fn failed(&mut self, portal: PortalId, outlook: Outlook, now: Instant) {
+        match outlook {
+            Outlook::MayPass => {}
+            Outlook::OtherPortal => self.all.retain(|one| one.portal != portal),
+            Outlook::Never => self.all.clear(),
+            Outlook::Credentials => self.all.retain_mut(|one| {
+                if one.portal != portal {
+                    return true;
+                }
+                let pause = one.credentials.refused();
+                one.at = pause.and_then(|pause| now.checked_add(pause)).unwrap_or(now);
+                pause.is_some()
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "some time to count from")]
+    fn candidates(count: usize, first: usize) -> (Candidates, Instant) {
+        let now = Instant::now();
+        let mut candidates = Candidates::new(Duration::from_secs(64));
+        candidates.extend(count, PortalId(first), now);
+        (candidates, now)
+    }
+
+    #[test]
+    fn the_portal_of_the_lost_session_comes_first_and_new_ones_last() {
+        let (mut candidates, now) = candidates(3, 1);
+        candidates.extend(5, PortalId(1), now);
+        assert_eq!(candidates.due(now), [1, 2, 0, 3, 4].map(PortalId));
+    }
+
+    /// LOG-18: while a target returns, only the password and the unit itself end a portal.
+    #[test]
+    fn log_18_a_portal_is_left_only_where_another_try_ends_the_same_way() {
+        let (mut candidates, now) = candidates(2, 1);
+        for portal in [1, 0].repeat(100) {
+            candidates.failed(PortalId(portal), Outlook::MayPass, now);
+        }
+        assert_eq!(candidates.due(now), [1, 0].map(PortalId));
+        candidates.failed(PortalId(0), Outlook::OtherPortal, now);
+        assert_eq!(candidates.due(now), [PortalId(1)]);
+        candidates.extend(3, PortalId(1), now);
+        assert_eq!(candidates.due(now), [1, 2].map(PortalId), "one that was left is not new");
+        candidates.failed(PortalId(2), Outlook::Never, now);
+        assert!(candidates.is_empty());
+    }
+
+    /// LOG-18: a wrong password is tried a few times, each later than the last, and not with the other portals.
+    #[test]
+    fn log_18_refused_credentials_rest_longer_and_longer() {
+        let (mut candidates, mut now) = candidates(2, 0);
+        candidates.failed(PortalId(1), Outlook::Credentials, now);
+        assert_eq!(candidates.due(now), [PortalId(0)], "the other portal does not rest");
+        candidates.failed(PortalId(0), Outlook::OtherPortal, now);
+        let mut rests = Vec::new();
+        while !candidates.is_empty() {
+            rests.push(candidates.until_due(now).as_secs());
+            now += candidates.until_due(now);
+            assert_eq!(candidates.due(now), [PortalId(1)]);
+            candidates.failed(PortalId(1), Outlook::Credentials, now);
+        }
+        assert_eq!(rests, [1, 2, 4, 8, 16, 32]);
+    }
+}
