@@ -230,6 +230,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
     fn an_error_of_the_system_comes_back_as_it_was() {
         let full = DeviceError::from(io::Error::from_raw_os_error(28));
         assert_eq!(full.kind(), DeviceErrorKind::OutOfSpace);

@@ -1,12 +1,15 @@
 //! A source of which not everything can be read.
 
 use std::fs;
+use std::io;
 
 use crate::support::{Folder, GRAIN, Memory, pattern};
+use iscsi_copy::device::{DeviceError, DeviceErrorKind};
 use iscsi_copy::{
     CheckpointFile, CopyError, CopyJob, CopyOptions, Destination, Event, Identity, RangeSet,
     Source, Verify,
 };
+use nix::errno::Errno;
 
 const LEN: usize = 200_000;
 const BAD: [u64; 4] = [0, 17, 18, 390];
@@ -93,4 +96,14 @@ async fn the_next_run_tries_again_what_is_in_the_map() {
     assert!(run().await.unwrap().unreadable.is_empty());
     assert!(to.lock().bytes == from.lock().bytes);
     assert_eq!(map.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
+}
+
+#[test]
+fn a_file_tells_a_medium_that_cannot_be_read_by_one_of_four_numbers() {
+    let kind = |number: Errno| DeviceError::from(io::Error::from(number)).kind();
+    for number in [Errno::EIO, Errno::EREMOTEIO, Errno::ENODATA, Errno::EILSEQ] {
+        assert_eq!(kind(number), DeviceErrorKind::Medium, "{number}");
+    }
+    assert_eq!(kind(Errno::ENOSPC), DeviceErrorKind::OutOfSpace);
+    assert_eq!(kind(Errno::EACCES), DeviceErrorKind::Denied);
 }
