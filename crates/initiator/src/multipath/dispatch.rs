@@ -144,7 +144,7 @@ impl<C: Carrier> Paths<C> {
         let paths = Self(Arc::new(Shared {
             state: Mutex::new(State {
                 paths: PathSet::default(),
-                schedule: Schedule::within(total, policy.hedge.clone()),
+                schedule: Schedule::within(total, policy.hedge),
                 queue: Queue::default(),
                 meter: Meter::default(),
                 flushes: Box::default(),
