@@ -36,7 +36,7 @@ fn write_session_alone(c: &mut Criterion) {
     {
         let payload = pages(MIB);
         let ready = || {
-            let mut pair = Pair::new(offer.clone()).unwrap();
+            let mut pair = Pair::new(offer).unwrap();
             pair.submit(write(&payload)).unwrap();
             pair
         };
