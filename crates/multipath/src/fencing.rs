@@ -3,21 +3,24 @@
 
 mod exchange;
 mod procedure;
+mod question;
 mod registrations;
+mod step;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use iscsi_pdu::scsi::AdditionalSense;
 use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
-use iscsi_pdu::scsi::{AdditionalSense, FormatError};
 
 use crate::PathId;
-pub use exchange::{End, Question, ReserveCommand};
 use procedure::Procedure;
+pub use question::{End, Question, ReserveCommand};
 pub use registrations::PathNexus;
 use registrations::{Nexus, Registrations};
+pub use step::{Failure, Goal, Step};
 
 /// The registrations of a disk with a reservation key, over all of its paths.
 ///
@@ -83,60 +86,6 @@ pub struct Fencing {
 /// Identifies a procedure. No number is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcedureId(u64);
-
-/// What a procedure achieves for its path.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Goal {
-    /// Registers the first path of the disk.
-    Register,
-    /// Registers a further path, or one that has reconnected, if no other host has ended the registrations.
-    Join,
-    /// Finds out after a RESERVATION CONFLICT whether the path is still registered.
-    Prove,
-    /// Ends the registration of the path, without waiting for a turn.
-    End,
-    /// Ends the registration of the path, unless a reservation may end with it.
-    EndUnlessReserved,
-}
-
-/// What a procedure does next.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Step {
-    /// Nothing: another procedure has its turn, or a question has not ended.
-    Wait,
-    /// Send this command, and return its end with [`Fencing::on_end`].
-    Ask(Question),
-    /// The procedure has ended, and its number is forgotten.
-    Done(Result<(), Failure>),
-}
-
-/// Why a procedure failed.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Failure {
-    /// Another host has ended a registration of the disk.
-    #[error("another host has ended the registration of the disk")]
-    Preempted,
-    /// The unit refuses every form of REGISTER.
-    #[error("the unit has no persistent reservations")]
-    NoReservations,
-    /// PRGENERATION does not show which changes there were: other hosts change registrations all the time, or the unit
-    /// does not count.
-    #[error("the unit does not count the changes of its registrations (PRGENERATION)")]
-    NoGeneration,
-    /// Some registrations were sent and not answered, and the unit does not show whether the key that it knows is by one
-    /// of them: the disk may be fenced off, or not.
-    #[error("the unit does not show which nexuses are registered (READ FULL STATUS)")]
-    Unproven,
-    /// The question with this number has failed; its [`End`] is the reason.
-    #[error("question {0} has failed")]
-    Question(u32),
-    /// The answer to PERSISTENT RESERVE IN cannot be read.
-    #[error(transparent)]
-    Format(FormatError),
-    /// The procedure was [cancelled](Fencing::cancel), or its path has gone.
-    #[error("the procedure was given up")]
-    GivenUp,
-}
 
 /// A reservation that is being made; see [`Fencing::begin_reserving`].
 #[derive(Debug)]

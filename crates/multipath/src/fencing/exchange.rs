@@ -1,61 +1,17 @@
 //! What a procedure finds out from the unit, or changes there, by one question or two.
 
-use std::time::Instant;
-
 use iscsi_pdu::scsi::reservation::{
     FullStatus, HeldReservation, PersistentReserveIn, PersistentReserveOut, RegisteredKeys,
     Reservation, ReservationKey,
 };
-use iscsi_pdu::scsi::{FormatError, Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{FormatError, SenseKey, Status};
 
-use super::Failure;
+use super::question::{End, ReserveCommand};
 use super::registrations::{PathNexus, Registrations};
-use crate::PathId;
+use super::step::Failure;
 
 /// Allocation length of the first READ FULL STATUS, bytes: some hundred registrations.
 const FULL_STATUS_LENGTH: u16 = 8192;
-
-/// A command that a procedure needs the answer of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Question {
-    /// Number of the question within its procedure, from 0.
-    pub number: u32,
-    /// The path to send the command over. PERSISTENT RESERVE OUT speaks for the nexus that it comes over.
-    pub path: PathId,
-    /// The command.
-    pub command: ReserveCommand,
-    /// When to give the question up, with [`End::NoAnswer`]; without it, what the session does about a silent
-    /// target is enough.
-    pub deadline: Option<Instant>,
-}
-
-/// A command about registrations and reservations.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ReserveCommand {
-    /// PERSISTENT RESERVE IN.
-    In {
-        /// What is read.
-        action: PersistentReserveIn,
-        /// Room for the answer, bytes.
-        allocation_length: u16,
-    },
-    /// PERSISTENT RESERVE OUT.
-    Out(PersistentReserveOut),
-}
-
-/// How a question ended, after the retries that every command gets.
-#[derive(Clone, Copy, Debug)]
-pub enum End<'a> {
-    /// GOOD, with the data that came: none for PERSISTENT RESERVE OUT.
-    Good(&'a [u8]),
-    /// CHECK CONDITION with this sense.
-    Check(&'a Sense),
-    /// Another status, or CHECK CONDITION without sense that can be read.
-    Status(Status),
-    /// No status: the session has ended, or the question was given up. The unit may have carried the command out, or may
-    /// still do it.
-    NoAnswer,
-}
 
 #[derive(Debug)]
 pub(super) enum Exchange {

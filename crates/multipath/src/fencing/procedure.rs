@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use iscsi_pdu::scsi::reservation::{FullStatus, RegisteredKeys};
 
-use super::exchange::{End, ErrorKind, Exchange, ExchangeError, Question, Reply, ReserveCommand};
+use super::exchange::{ErrorKind, Exchange, ExchangeError, Reply};
+use super::question::{End, Question, ReserveCommand};
 use super::registrations::{Evidence, Form, PathNexus, Registrations};
-use super::{Failure, Goal, Step};
+use super::step::{Failure, Goal, Step};
 use crate::PathId;
 
 /// How often a further nexus is registered again because other hosts change registrations at the same time.
