@@ -10,7 +10,6 @@ use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
-use crate::state::unit_changes::{UnitChange, UnitChanges};
 
 /// What the questions of one session may have under way.
 const QUESTIONS: usize = 2;
@@ -92,14 +91,4 @@ impl Supervisor {
                     states: each of its ports counts as any other";
         self.report().note(format!("{note}: {error}"));
     }
-}
-
-/// Waits until the unit reports that states have changed.
-pub(super) async fn access_changed(changes: &mut UnitChanges) {
-    while let Some(change) = changes.next().await {
-        if change == UnitChange::AccessStates {
-            return;
-        }
-    }
-    std::future::pending().await
 }

@@ -25,13 +25,12 @@ use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::idle_poll::{hear_of_changes, is_quiet, next_commands};
 use crate::multipath::lost_sessions::LostSessions;
 use crate::multipath::path::Path;
-use crate::multipath::port_states::access_changed;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener};
 use crate::multipath::report::Report;
 use crate::multipath::review::Review;
 use crate::options::sessions::Sessions;
 use crate::state::outstanding::CommandNumber;
-use crate::state::unit_changes::{ChangeLog, UnitChanges};
+use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
 use iscsi_multipath::paths::Credit;
 
 /// Supervises the paths as long as there is a handle of the disk.
@@ -328,6 +327,16 @@ fn port_groups(paths: &Paths<Path>, back_off: BackOff) -> (PortGroups, UnitChang
     let changes =
         state.map_or_else(|| ChangeLog::default().follow(), |state| state.across.changes.follow());
     (PortGroups::new(is_claimed, back_off, now()), changes)
+}
+
+/// Waits until the unit reports that states have changed.
+async fn access_changed(changes: &mut UnitChanges) {
+    while let Some(change) = changes.next().await {
+        if change == UnitChange::AccessStates {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 async fn sleep_until_some(at: Option<Instant>) {

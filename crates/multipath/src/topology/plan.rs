@@ -1,14 +1,19 @@
 //! The rules of the topology as a function of what there is.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::access::{Access, Priority};
 use crate::ids::{PathId, PortalId};
-use crate::topology::{
-    Admission, CloseReason, Count, INTERVAL, INTERVAL_IN_NEED, MAX_MOVES, Session, SessionState,
-    Situation, Why,
+use crate::topology::situation::{
+    Admission, CloseReason, Count, Session, SessionState, Situation, Why,
 };
 
+/// Time between two tries to have a session at a portal.
+pub(super) const INTERVAL: Duration = Duration::from_secs(60);
+/// Time between two tries to have a session at a portal while no path serves the unit.
+pub(super) const INTERVAL_IN_NEED: Duration = Duration::from_secs(1);
+/// Sessions that move at a time.
+pub(super) const MAX_MOVES: usize = 4;
 /// What is known of one portal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Portal {

@@ -1,7 +1,10 @@
+use iscsi_pdu::Isid;
 use iscsi_pdu::scsi::{AccessState, TargetPortGroups};
 use proptest::prelude::*;
 
+use super::plan::MAX_MOVES;
 use super::*;
+use crate::ids::PathId;
 use crate::port_groups::Answer;
 use crate::reconnect::BackOff;
 
