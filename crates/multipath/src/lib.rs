@@ -5,9 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod idle_poll;
 mod ids;
 pub mod port_groups;
 pub mod reconnect;
+mod review_pace;
+pub mod topology;
 
 pub use access::{Access, Priority};
+pub use idle_poll::IdlePoll;
 pub use ids::{PathId, PortalId};
+pub use review_pace::ReviewPace;

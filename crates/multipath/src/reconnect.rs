@@ -10,6 +10,7 @@ mod back_off;
 mod candidates;
 mod credential_tries;
 mod lifetime;
+mod outlook;
 #[cfg(test)]
 mod tests;
 
@@ -23,20 +24,7 @@ use crate::reconnect::candidates::Candidates;
 pub use back_off::{BackOff, JitteredBackOff};
 pub use credential_tries::CredentialTries;
 pub use lifetime::Lifetime;
-
-/// Whether the cause of a failed login may pass.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outlook {
-    /// The cause may pass by itself.
-    MayPass,
-    /// One side did not prove itself. A target may read its accounts later than it listens, but each try may count
-    /// towards locking the account, so there are few.
-    Credentials,
-    /// Another try at the same portal ends the same way; another portal may be right.
-    OtherPortal,
-    /// No wait changes it.
-    Never,
-}
+pub use outlook::Outlook;
 
 /// Pauses and limits of the tries for one session.
 #[derive(Clone, Debug)]

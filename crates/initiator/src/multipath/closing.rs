@@ -6,15 +6,17 @@
 
 use std::sync::Arc;
 
+use iscsi_multipath::topology::Open;
 use iscsi_pdu::Isid;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 use tracing::Instrument;
 
 use crate::error::Error;
-use crate::multipath::event::Event;
+use crate::multipath::dispatch::now;
+use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::Remains;
-use crate::multipath::reinstatement::{Lost, NotBack};
+use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::registration::Registration;
 
@@ -42,7 +44,10 @@ impl Supervisor {
         remains: Remains<Path>,
         event: Option<Event>,
     ) -> Result<(), Error> {
-        self.polls.give_up();
+        // A logout waits for all that is in flight, so a question without an answer would keep the disk from ending.
+        if let Some(question) = self.tasks.poll.take() {
+            question.abort();
+        }
         self.settle_again();
         let mut closing = Closing::default();
         for path in remains.open {
@@ -51,11 +56,10 @@ impl Supervisor {
             self.log_out(path, &mut closing);
         }
         for (path, why) in remains.lost {
-            self.reopen(path, why);
+            self.lose(path, why);
         }
-        for path in std::mem::take(&mut self.still_registered) {
-            self.try_to_reopen(Lost::new(path, Error::Closed));
-        }
+        self.end_registrations();
+        self.reconnect();
         let registration = self.registration();
         let mut next = event;
         loop {
@@ -64,20 +68,20 @@ impl Supervisor {
             }
             // Each session that is still being opened may be registered by then.
             let may_register = registration.as_ref().is_some_and(|it| it.verdict().is_ok());
-            if closing.logouts == 0 && !self.is_settling() && !may_register {
+            if closing.logouts == 0 && !self.losses.are_settling() && !may_register {
                 break;
             }
-            match self.events.join_next().await {
+            match self.tasks.events.join_next().await {
                 Some(event) => next = event.ok(),
                 None => break,
             }
         }
         let Closing { failure, refusal, .. } = closing;
-        if let Some(why) = self.unsettled.take() {
+        if let Some(why) = self.losses.unsettled.take() {
             return Err(Error::Unsettled { why: Box::new(why) });
         }
         if let Some(registration) = registration.filter(|it| it.is_left()) {
-            let why = refusal.or(failure).or_else(|| self.refusal.clone());
+            let why = refusal.or(failure).or_else(|| self.review.refusal.clone());
             return Err(registration.left_because(why.unwrap_or(Error::Closed)));
         }
         failure.map_or(Ok(()), Err)
@@ -85,19 +89,8 @@ impl Supervisor {
 
     fn handle_while_closing(&mut self, event: Event, closing: &mut Closing) {
         match event {
-            Event::New(Ok(path))
-            | Event::Looked(_, Ok(path))
-            | Event::Spread(Ok(path))
-            | Event::Better(Ok(path))
-            | Event::Spare(_, Ok(path)) => self.log_out_registered(path, closing),
-            Event::New(Err(_))
-            | Event::Looked(_, Err(_))
-            | Event::Spread(Err(_))
-            | Event::Better(Err(_))
-            | Event::Spare(_, Err(_))
-            | Event::Access(..)
-            | Event::Polled(_)
-            | Event::Portals(_) => {}
+            Event::Opened(open, result) => self.opened_while_closing(&open, result, closing),
+            Event::Access(..) | Event::Polled(_) | Event::Portals(_) => {}
             Event::LoggedOut(path, result) => {
                 closing.logouts -= 1;
                 if let Err(why) = result {
@@ -106,23 +99,44 @@ impl Supervisor {
             }
             Event::LetGo(path, result) => {
                 self.let_go_ended(path, result);
-                for path in std::mem::take(&mut self.still_registered) {
-                    self.try_to_reopen(Lost::new(path, Error::Closed));
-                }
+                self.end_registrations();
+                self.reconnect();
             }
             Event::Stayed(path) => {
                 self.no_longer_leaves(&path);
             }
-            Event::Again(lost, Ok(path)) => {
+            Event::Settled(lost, result) => self.settlement_ended(lost, result),
+        }
+    }
+
+    /// A session has come too late to carry anything, or to be settled alone.
+    fn opened_while_closing(
+        &mut self,
+        open: &Open,
+        result: Result<Path, NotOpened>,
+        closing: &mut Closing,
+    ) {
+        self.topology.ended(open.id, now());
+        match (self.losses.take(open.why), result) {
+            (None, Ok(path)) => self.log_out_registered(path, closing),
+            (None, Err(_)) => {}
+            (Some(lost), Ok(path)) => {
                 closing.came_back.push(path.unit.session().isid());
-                self.settled_by_reopening(lost, Ok(path.clone()));
+                let is_settled = lost.settle_by(&path);
+                self.after_reopening(lost, is_settled);
                 self.log_out_registered(path, closing);
             }
-            Event::Again(lost, Err(NotBack { why, .. })) => {
+            (Some(lost), Err(NotOpened { why, .. })) => {
                 closing.refusal = Some(why.clone());
-                self.settled_by_reopening(lost, Err(why));
+                self.settlement_ended(lost, Err(why));
             }
-            Event::Settled(lost, result) => self.settlement_ended(lost, result),
+        }
+    }
+
+    /// Sessions that are gone, and still registered, reconnect to end that.
+    fn end_registrations(&mut self) {
+        for path in std::mem::take(&mut self.losses.still_registered) {
+            self.reopen(Lost::new(path, Error::Closed));
         }
     }
 
@@ -131,7 +145,8 @@ impl Supervisor {
         let session = path.unit.session();
         let may_come_back = !closing.came_back.contains(&session.isid());
         if !session.is_settled() || path.unit.is_registered() && may_come_back {
-            self.reopen(path, why);
+            self.lose(path, why);
+            self.reconnect();
         } else {
             closing.failure.get_or_insert(why);
         }
@@ -151,7 +166,7 @@ impl Supervisor {
             let result = path.unit.session().logout().await;
             Event::LoggedOut(path, result.and(unregistered))
         };
-        self.events.spawn(logout.in_current_span());
+        self.tasks.events.spawn(logout.in_current_span());
     }
 
     /// The registrations of the disk, if it has a key.
@@ -163,31 +178,20 @@ impl Supervisor {
     /// opened: whenever a write there waits for it. Until then what was left keeps its ranges.
     pub(super) async fn settle_for_others(&mut self) {
         // Nobody waits for sessions that are still being opened, or let go.
-        self.events.abort_all();
+        self.tasks.events.abort_all();
         let is_shared = |lost: &Lost| lost.path().unit.state().unflushed.is_unit_of_another_disk();
-        while !self.given_up.is_empty()
-            && (self.opener.node.may_open_disks() || self.given_up.iter().any(is_shared))
-        {
-            sleep_until(self.settle_next).await;
-            self.settle_next = Instant::now() + self.max_pause();
+        while let Some(next) = self.wait_to_settle(is_shared, self.opener.node.may_open_disks()) {
+            sleep_until(next).await;
+            self.settle_later();
             if !self.is_waited_for() {
                 continue;
             }
             self.settle_again();
-            while let Some(event) = self.events.join_next().await {
+            while let Some(event) = self.tasks.events.join_next().await {
                 if let Ok(Event::Settled(lost, result)) = event {
                     self.settlement_ended(lost, result);
                 }
             }
-        }
-    }
-
-    /// A lost session is back, for no other reason than to be settled, or it is not.
-    fn settled_by_reopening(&mut self, lost: Lost, result: Result<Path, Error>) {
-        match result {
-            Ok(path) if lost.settle_by(&path) => {}
-            Ok(_) => self.settle_otherwise(lost),
-            Err(why) => self.settlement_ended(lost, Err(why)),
         }
     }
 }

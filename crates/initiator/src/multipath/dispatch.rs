@@ -191,6 +191,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// The paths that take requests, the oldest first.
+    #[cfg(test)]
     pub(crate) fn working(&self) -> Vec<PathId> {
         let state = self.lock();
         let ids = state.paths.open().iter().map(|(id, _)| *id);

@@ -1,32 +1,23 @@
 //! What becomes of what the supervisor of a disk has started.
 
+use iscsi_multipath::PathId;
 use iscsi_multipath::port_groups::Answer;
+use iscsi_multipath::topology::Open;
 use iscsi_pdu::TargetAddress;
 
 use crate::error::Error;
-use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::reinstatement::{Lost, NotBack};
+use crate::multipath::reinstatement::Lost;
 
-/// What became of a session that was to be opened.
+/// What became of something that was started.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A further session.
-    New(Result<Path, Error>),
-    /// A lost session was to be opened anew.
-    Again(Lost, Result<Path, NotBack>),
+    /// A session was to be opened.
+    Opened(Open, Result<Path, NotOpened>),
     /// It was tried in other ways to settle what a lost session has left.
     Settled(Lost, Result<(), Error>),
     /// One was logged out because the disk is closed.
     LoggedOut(Path, Result<(), Error>),
-    /// One was opened to see whether the port of this portal serves the unit.
-    Looked(usize, Result<Path, Error>),
-    /// One was opened at a portal that had none, in place of another one.
-    Spread(Result<Path, Error>),
-    /// One was opened at a portal with a better port, in place of another one.
-    Better(Result<Path, Error>),
-    /// One was opened at a portal that had none, to have it at hand.
-    Spare(usize, Result<Path, Error>),
     /// A session was asked for the states of the ports.
     Access(PathId, Result<Answer, Error>),
     /// The target was asked for its portals.
@@ -37,4 +28,20 @@ pub(crate) enum Event {
     LetGo(Path, Result<(), Error>),
     /// One that was not needed is not logged out: it was lost before, or is needed again.
     Stayed(Path),
+}
+
+/// Why a session was not opened.
+#[derive(Debug)]
+pub(crate) struct NotOpened {
+    /// What came of the last try.
+    pub(super) why: Error,
+    /// Whether another try is of no use anywhere.
+    pub(super) is_final: bool,
+}
+
+impl NotOpened {
+    /// Another try may be of use later.
+    pub(crate) const fn yet(why: Error) -> Self {
+        Self { why, is_final: false }
+    }
 }

@@ -1,8 +1,12 @@
 //! The paths that requests go to.
 
+use iscsi_multipath::topology::{Session, SessionState};
+use iscsi_multipath::{PathId, PortalId};
+
+use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::PathId;
+use crate::multipath::path::Path;
 
 impl<C: Carrier> Paths<C> {
     /// The best that there are, but for those that are being let go.
@@ -12,13 +16,25 @@ impl<C: Carrier> Paths<C> {
         let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id, now);
         open.filter(|(id, _)| takes(*id)).cloned().collect()
     }
+}
 
-    /// So many of them to let go, of which one stays: the youngest, which were added last. One that is kept at a port of
-    /// less use would be opened again, and carries nothing.
-    pub(super) fn surplus(&self, fewer: u32) -> Vec<PathId> {
-        let mut ids: Vec<_> = self.in_use().into_iter().map(|(id, _)| id).collect();
-        ids.sort_unstable();
-        let kept = ids.len().saturating_sub(fewer as usize).max(1);
-        ids.split_off(kept.min(ids.len()))
+impl Paths<Path> {
+    /// What each open session does; the ports of some have refused requests.
+    pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
+        let (state, now) = (self.lock(), now());
+        let session = |(path, it): &(PathId, Path)| {
+            let portal = PortalId(it.portal);
+            let state = if not_served.iter().any(|(id, _)| id == path) {
+                SessionState::NotServed
+            } else if state.schedule.is_closing(*path) {
+                SessionState::Closing
+            } else if state.schedule.is_used(*path, now) {
+                SessionState::InUse
+            } else {
+                SessionState::Working
+            };
+            Session { path: *path, portal, state }
+        };
+        state.paths.open().iter().map(session).collect()
     }
 }

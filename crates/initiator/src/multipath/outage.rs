@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
+use crate::multipath::event::NotOpened;
 use crate::multipath::path::Path;
-use crate::multipath::reinstatement::{Lost, NotBack};
+use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 
 impl Paths<Path> {
@@ -28,9 +29,9 @@ impl Paths<Path> {
 
 impl Supervisor {
     /// Whether the disk goes on though its last session has not come back, for this reason.
-    pub(super) fn outlasts(&self, not_back: &NotBack) -> bool {
+    pub(super) fn outlasts(&self, not_opened: &NotOpened) -> bool {
         let options = self.opener.node.options().reopening.in_range();
-        options.outlasts_patience && !not_back.is_final
+        options.outlasts_patience && !not_opened.is_final
     }
 
     /// No session has come back for as long as requests wait: they fail, and it is tried on.
@@ -41,13 +42,13 @@ impl Supervisor {
         if paths.refuse(&error, patience.saturating_sub(self.max_pause())) {
             self.note_of(&lost, format!("{error}; requests fail until a session is back"));
         }
-        self.try_to_reopen(lost);
+        self.reopen(lost);
     }
 
     /// A session is about to join.
     pub(super) fn note_return(&self, paths: &Paths<Path>) {
         if paths.is_refusing() {
-            self.report.note("a session is back: requests are carried out again".to_owned());
+            self.report().note("a session is back: requests are carried out again".to_owned());
         }
     }
 }

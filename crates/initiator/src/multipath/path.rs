@@ -7,10 +7,10 @@ use std::time::Duration;
 use iscsi_multipath::Access;
 use iscsi_multipath::reconnect::Lifetime;
 use iscsi_session::Completion;
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::now;
 use crate::multipath::lane::Room;
 use crate::session::Session;
 use crate::unit::logical_unit::LogicalUnit;
@@ -46,7 +46,7 @@ impl Path {
     /// A path whose session replaces no other one.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
-        let lifetime = Lifetime::begin(now());
+        let lifetime = Lifetime::begin(Instant::now().into_std());
         Self(Arc::new(ItlNexus { unit, portal, lifetime, refused: None }))
     }
 

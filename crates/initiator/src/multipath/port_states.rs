@@ -11,7 +11,6 @@ use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
-use crate::state::unit_changes::{UnitChange, UnitChanges};
 
 /// What the questions of one session may have under way.
 const QUESTIONS: usize = 2;
@@ -31,8 +30,8 @@ impl Supervisor {
 
     /// A path is there: which port it leads to is unknown, and meanwhile it counts as the others at its portal.
     pub(super) fn follow_path(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
-        let known = self.access.path_opened(id, PortalId(path.portal));
-        if let Some(access) = path.refused.or(known).filter(|_| self.access.is_supported()) {
+        let known = self.port_groups.path_opened(id, PortalId(path.portal));
+        if let Some(access) = path.refused.or(known).filter(|_| self.port_groups.is_supported()) {
             paths.set_access([(id, access)]);
         }
     }
@@ -40,11 +39,11 @@ impl Supervisor {
     /// Asks for the states of the ports, where there is a reason to.
     pub(super) fn watch_access(&mut self, paths: &Paths<Path>) {
         if paths.take_call_for_access() {
-            self.access.call();
+            self.port_groups.call();
         }
         let open = paths.open();
-        self.access.retain(|id| open.iter().any(|(there, _)| *there == id));
-        let Some(Question { number, paths: asked }) = self.access.ask(now()) else { return };
+        self.port_groups.retain(|id| open.iter().any(|(there, _)| *there == id));
+        let Some(Question { number, paths: asked }) = self.port_groups.ask(now()) else { return };
         for (id, path) in open.into_iter().filter(|(id, _)| asked.contains(id)) {
             let budget = Budget::new(QUESTIONS, QUESTION_BYTES);
             let unit = path.unit.with_questions(budget);
@@ -66,29 +65,24 @@ impl Supervisor {
     ) {
         let open = paths.open();
         let Some((_, path)) = open.iter().find(|(there, _)| *there == id) else { return };
-        self.access.retain(|id| open.iter().any(|(there, _)| *there == id));
+        self.port_groups.retain(|id| open.iter().any(|(there, _)| *there == id));
         match answer {
             Ok(answer) => {
-                self.access.answered(id, &answer, now());
+                self.port_groups.answered(id, &answer, now());
                 path.unit.state().across.transitions.learn(answer.groups.implicit_transition_time);
             }
             Err(error) => {
-                if self.access.not_answered(id, no_answer(&error), now()) {
+                if self.port_groups.not_answered(id, no_answer(&error), now()) {
                     return self.no_port_groups(paths, &error);
                 }
                 tracing::debug!(path = id.0, %error, "a session does not tell the states of the ports");
             }
         }
-        if !self.access.is_supported() {
+        if !self.port_groups.is_supported() {
             return;
         }
-        paths.set_access(self.access.known());
-        self.access.plan(|id| paths.is_silent(id), now());
-        let priorities = (0..self.opener.portals.len()).filter_map(|portal| {
-            let access = self.access.access_of_portal(PortalId(portal))?;
-            Some((portal, access.priority()))
-        });
-        self.opener.rank(priorities.collect());
+        paths.set_access(self.port_groups.known());
+        self.port_groups.plan(|id| paths.is_silent(id), now());
     }
 
     fn no_port_groups(&self, paths: &Paths<Path>, error: &Error) {
@@ -96,16 +90,6 @@ impl Supervisor {
         paths.set_access(paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
         let note = "the unit says that it has target port groups (TPGS), and does not tell their \
                     states: each of its ports counts as any other";
-        self.report.note(format!("{note}: {error}"));
+        self.report().note(format!("{note}: {error}"));
     }
-}
-
-/// Waits until the unit reports that states have changed.
-pub(super) async fn access_changed(changes: &mut UnitChanges) {
-    while let Some(change) = changes.next().await {
-        if change == UnitChange::AccessStates {
-            return;
-        }
-    }
-    std::future::pending().await
 }

@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::error::Error;
-use crate::multipath::discovery_pace::DiscoveryPace;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
@@ -91,9 +90,9 @@ impl Supervisor {
     /// Asks for other portals while a session is lost, or the target has not named any yet, where it is asked at all.
     pub(super) fn look_for_portals(&mut self) {
         let is_unanswered = !self.opener.portals.are_named();
-        let is_wanted =
-            self.opener.portals.are_asked_for() && (self.reopening > 0 || is_unanswered);
-        if !is_wanted || !self.discovery.begin() {
+        let is_wanted = self.opener.portals.are_asked_for()
+            && (self.topology.reconnecting() > 0 || is_unanswered);
+        if !is_wanted || !self.topology.begin_discovery(now()) {
             return;
         }
         let opener = self.opener.clone();
@@ -106,11 +105,11 @@ impl Supervisor {
         paths: &Paths<Path>,
         found: Result<Vec<TargetAddress>, Error>,
     ) {
-        self.discovery = DiscoveryPace::after_one();
+        self.topology.end_discovery(now());
         match found {
             Ok(new) => {
                 for portal in &new {
-                    self.report
+                    self.report()
                         .note(format!("the target names another portal: {}", portal_name(portal)));
                 }
                 self.use_all_ports(paths);

@@ -1,8 +1,10 @@
 //! What the ports of the paths do for the unit, and requests that one has refused for its state (SPC-4 §5.11.2).
 //!
 //! Where the unit tells of its target port groups, such a path stays open, and is used again as soon as the unit
-//! says that its port serves it. Where it does not, the session is of no use and gives way: see
-//! [`standby`](super::standby).
+//! says that its port serves it. Where it does not, the session is of no use and gives way, and its portal is in standby: see
+//! [`Topology`](iscsi_multipath::topology::Topology).
+
+use std::time::Duration;
 
 use iscsi_multipath::Access;
 
@@ -11,6 +13,7 @@ use crate::multipath::access::{refused, suspected};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::PathId;
+use crate::unit::retry::endurance;
 
 impl<C: Carrier> Paths<C> {
     /// The unit tells of its target port groups, and somebody asks for them whenever a port refuses a request; or
@@ -97,5 +100,37 @@ impl<C: Carrier> Paths<C> {
             self.attention().notify_one();
         }
         true
+    }
+
+    /// For how long a request is sent again that has ended so on a path, if it is: also where no path
+    /// serves the unit, while the ports of other portals may.
+    pub(super) fn endurance(&self, path: PathId, error: &Error) -> Option<Duration> {
+        let policy = self.policy();
+        let passes = endurance(error, policy);
+        passes.or_else(|| {
+            let is_of_port = error.is_of_path() || refused(error).is_some();
+            let is_called_for = is_of_port && self.call_for_port(path);
+            is_called_for.then_some(policy.patience)
+        })
+    }
+
+    /// No path but this one takes requests, and it does not serve the unit. Says whether others are looked
+    /// for.
+    fn call_for_port(&self, path: PathId) -> bool {
+        let mut state = self.lock();
+        let follows = state.paths.follows_access();
+        let is_last =
+            state.schedule.is_last(path) || follows && !state.schedule.others_serve(path, now());
+        let is_heard = is_last && state.paths.call_for_port();
+        drop(state);
+        if is_heard {
+            self.attention().notify_one();
+        }
+        is_heard
+    }
+
+    /// Whether a request has called for another port since the last call.
+    pub(crate) fn take_call_for_port(&self) -> bool {
+        self.lock().paths.take_call_for_port()
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::multipath::path::Path;
 
 /// A path that was lost.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lost {
     path: Path,
     at: Instant,
@@ -44,22 +44,6 @@ impl Lost {
     /// Settles what was left, if the login that has opened `path` proves it. Says whether all is settled now.
     pub(super) fn settle_by(&self, path: &Path) -> bool {
         settle_by(&self.path, path)
-    }
-}
-
-/// Why a lost session is not back.
-#[derive(Debug)]
-pub(crate) struct NotBack {
-    /// What came of the last try.
-    pub(super) why: Error,
-    /// Whether another try is of no use anywhere.
-    pub(super) is_final: bool,
-}
-
-impl NotBack {
-    /// Another try may be of use later.
-    pub(super) const fn yet(why: Error) -> Self {
-        Self { why, is_final: false }
     }
 }
 

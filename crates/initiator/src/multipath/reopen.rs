@@ -1,11 +1,11 @@
 //! How a disk gets further sessions, and lost ones back.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_multipath::PortalId;
 use iscsi_multipath::reconnect::{LostSession, Reconnect, Step, Try};
-use iscsi_multipath::{Access, PortalId, Priority};
+use iscsi_multipath::topology::Why;
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
 use tokio::time::{Instant, sleep_until};
@@ -15,10 +15,11 @@ use crate::driver::referral::Referral;
 use crate::error::Error;
 use crate::multipath::access;
 use crate::multipath::dispatch::now;
+use crate::multipath::event::NotOpened;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
 use crate::multipath::portals::Portals;
-use crate::multipath::reinstatement::{Lost, NotBack, settle_by};
+use crate::multipath::reinstatement::{Lost, settle_by};
 use crate::multipath::report::Report;
 use crate::published::Published;
 use crate::session::Session;
@@ -41,9 +42,6 @@ pub(crate) struct Opener {
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
     /// The portal group that each led to at the last login there, as far as targets state it.
     pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
-    pub(crate) next_portal: AtomicUsize,
-    /// How good the port of each portal is, as far as the unit tells it.
-    pub(crate) ranks: Mutex<BTreeMap<usize, Priority>>,
     pub(crate) report: Arc<Report>,
 }
 
@@ -59,15 +57,34 @@ pub(crate) struct ExpectedUnit {
 pub(crate) type ExpectedUnitReceiver = Arc<Published<Option<ExpectedUnit>>>;
 
 impl Opener {
-    /// One more session, on the portal whose turn it is, or on another one where that does not
-    /// answer, or nothing tells whether it leads to the unit.
-    pub(crate) async fn open(&self, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
-        let turn = self.next_portal.fetch_add(1, Ordering::Relaxed);
-        let portals = self.best_portals_from(turn + 1);
+    /// A session that was not there before, at the first of these portals that is of use.
+    pub(crate) async fn open(
+        &self,
+        why: Why,
+        portals: Vec<usize>,
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
+        let first = portals.first().copied().unwrap_or_default();
+        match why {
+            Why::Count | Why::Flush | Why::Better | Why::Lost(_) => {
+                self.open_at_any(&portals, expected).await
+            }
+            Why::Spare => self.open_spare(first, expected).await,
+            Why::Need | Why::Standby | Why::Spread => self.open_if_served(first, expected).await,
+        }
+    }
+
+    /// A session at the first of these portals, or at another one where that does not answer, or where nothing proves that it
+    /// leads to the unit.
+    async fn open_at_any(
+        &self,
+        portals: &[usize],
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
         let first = portals.first().copied().unwrap_or_default();
         let _turn = self.portals.turn(first).await;
         let mut race = PortalRace::new(self.node.options().head_start());
-        self.run(&mut race, &portals);
+        self.run(&mut race, portals);
         let mut failure = None;
         while let Some((portal, reached)) = race.next().await {
             let opened = match reached {
@@ -135,7 +152,7 @@ impl Opener {
     }
 
     /// A session at this portal, whether or not its port serves the unit.
-    pub(super) async fn open_spare(
+    async fn open_spare(
         &self,
         portal: usize,
         expected: ExpectedUnitReceiver,
@@ -148,7 +165,7 @@ impl Opener {
     ///
     /// # Errors
     /// What the unit says where it does not.
-    pub(crate) async fn open_if_served(
+    async fn open_if_served(
         &self,
         portal: usize,
         expected: ExpectedUnitReceiver,
@@ -219,16 +236,15 @@ impl Opener {
     /// Opens a lost session anew, under its old name: at the login the target ends what was left of
     /// it (RFC 7143 §6.3.5). Each try goes to the portal that it had, and then to all others, since that
     /// one may be gone for good. What may pass is waited for
-    /// ([`Outlook`]), also refusals by a target that listens before its access list and its units are back. The unit is asked everything again, before anything is written. It was lost at
-    /// `since`, and may have been tried before.
+    /// ([`Outlook`]), also refusals by a target that listens before its access list and its units are back. The unit is asked everything again, before anything is written. It may have been
+    /// tried before.
     pub(crate) async fn reopen(
         &self,
-        lost: &Path,
-        why: &Error,
-        since: Instant,
+        lost: &Lost,
         expected: ExpectedUnitReceiver,
-    ) -> Result<Path, NotBack> {
+    ) -> Result<Path, NotOpened> {
         let expected = known(expected).await;
+        let (why, at, lost) = (lost.why(), lost.at(), lost.path());
         let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
         // Why it ended is told before all of what that means is known.
@@ -236,7 +252,7 @@ impl Opener {
         let session = lost.unit.session();
         let ended = LostSession {
             portal: PortalId(lost.portal),
-            at: since.into_std(),
+            at: at.into_std(),
             time2wait: session.time2wait(),
             lifetime: lost.lifetime,
         };
@@ -249,7 +265,7 @@ impl Opener {
                 Step::Try(at) => sleep_until(at.into()).await,
                 Step::GiveUp { at, is_final } => {
                     sleep_until(at.into()).await;
-                    return Err(NotBack { why: why_not, is_final });
+                    return Err(NotOpened { why: why_not, is_final });
                 }
             }
             let tried = self.reopen_at_any(lost, &mut race, &mut reconnect, &expected);
@@ -264,27 +280,6 @@ impl Opener {
                 wait.say(news);
             }
         }
-    }
-
-    /// All portals, this one first.
-    fn portals_from(&self, first: usize) -> Vec<usize> {
-        let count = self.portals.len().max(1);
-        (0..count).map(|turn| (first + turn) % count).collect()
-    }
-
-    /// The same, those first whose ports serve the unit best.
-    fn best_portals_from(&self, first: usize) -> Vec<usize> {
-        let mut portals = self.portals_from(first);
-        let ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
-        let rank =
-            |portal: &usize| ranks.get(portal).copied().unwrap_or(Access::UNKNOWN.priority());
-        portals.sort_by_key(rank);
-        portals
-    }
-
-    /// How good the ports are that these portals lead to.
-    pub(super) fn rank(&self, ranks: BTreeMap<usize, Priority>) {
-        *self.ranks.lock().unwrap_or_else(PoisonError::into_inner) = ranks;
     }
 
     /// Tries to reach these portals, in this order, but for those that are being tried.

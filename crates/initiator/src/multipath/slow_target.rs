@@ -12,7 +12,7 @@ use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::report::Report;
-use crate::multipath::supervisor::{Supervisor, count, span_of};
+use crate::multipath::supervisor::{Supervisor, span_of};
 use crate::options::sessions::Sessions;
 use crate::session::Session;
 
@@ -20,23 +20,24 @@ impl Supervisor {
     /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was logged out is
     /// no path any more by then.
     pub(super) fn watch(&mut self, id: PathId, path: &Path) {
-        let watch = watch(path.unit.session().clone(), Arc::clone(&self.report));
-        self.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));
+        let watch = watch(path.unit.session().clone(), Arc::clone(&self.opener.report));
+        self.tasks.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));
     }
 
-    /// Opens a second session if writes wait for slow flushes (`moves`: there is traffic), or if a flush waits for one.
-    pub(super) fn open_one_for_flushes(&mut self, paths: &Paths<Path>, moves: bool) {
-        let is_wanted = paths.lock().flushes.wants_session();
-        if self.lacks_one_for_flushes(paths) && (is_wanted || moves && paths.has_slow_flushes()) {
-            self.open_more(1);
-        } else if is_wanted && self.opening == 0 {
-            paths.lock().flushes.none_comes();
+    /// Whether a second session is of use, because writes wait for slow flushes while there is traffic, or because a flush waits
+    /// for one.
+    pub(super) fn wants_second(&self, paths: &Paths<Path>) -> bool {
+        let is_auto = matches!(self.review.sessions, Sessions::Auto { .. });
+        let waits = paths.lock().flushes.wants_session();
+        is_auto && self.are_steady() && (waits || self.review.moves && paths.has_slow_flushes())
+    }
+
+    /// A flush does not wait for a second session where none is on its way.
+    pub(super) fn no_second_comes(&self, paths: &Paths<Path>) {
+        let mut state = paths.lock();
+        if self.topology.opening() == 0 && state.flushes.wants_session() {
+            state.flushes.none_comes();
         }
-    }
-
-    fn lacks_one_for_flushes(&self, paths: &Paths<Path>) -> bool {
-        let is_auto = matches!(self.sessions, Sessions::Auto { .. });
-        is_auto && self.are_steady() && count(&paths.open()) == 1 && self.missing(paths) > 0
     }
 }
 

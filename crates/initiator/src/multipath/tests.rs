@@ -473,19 +473,18 @@ async fn the_end_waits_for_no_request_of_one_that_is_being_let_go() {
     drop(grants);
 }
 
-/// One at a port of less use is kept there for the time when that is the best.
 #[tokio::test(start_paused = true)]
-async fn the_youngest_that_requests_go_to_are_let_go_first_and_not_the_last_one() {
+async fn requests_go_to_the_best_ports_and_to_no_path_that_is_let_go() {
     let budget = Budget::new(1024, 64 << 20);
     let links = [(); 4].map(|()| Link::new(&budget, 10.0, 10));
     let paths = paths(&links);
     let ids: Vec<_> = paths.open().into_iter().map(|(id, _)| id).collect();
     let spare = Access { state: AccessState::ActiveNonOptimized, preferred: false };
     paths.set_access([(ids[3], spare)]);
-    assert_eq!(paths.surplus(1), [ids[2]]);
-    assert_eq!(paths.surplus(7), [ids[1], ids[2]]);
+    let in_use = || paths.in_use().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    assert_eq!(in_use(), ids[..3]);
     paths.close(ids[2]);
-    assert_eq!(paths.surplus(1), [ids[1]], "one is on its way out already");
+    assert_eq!(in_use(), ids[..2]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,9 @@
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
+use crate::multipath::leaving::let_go;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Supervisor, let_go};
+use crate::multipath::supervisor::Supervisor;
 use crate::unit::logical_unit::LogicalUnit;
 
 impl Paths<Path> {
@@ -60,7 +61,9 @@ impl Paths<Path> {
 
 impl Supervisor {
     /// Logs a session out that was set aside, once nothing is under way on it and nobody needs its word.
-    pub(super) fn retire(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
+    pub(super) fn retire(&mut self, paths: &Paths<Path>, id: PathId) {
+        let open = paths.open();
+        let Some((_, path)) = open.iter().find(|(there, _)| *there == id) else { return };
         if let Some(before) = paths.keep_witness(id, path) {
             self.dismiss(before);
         }

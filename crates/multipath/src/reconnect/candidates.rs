@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::ids::PortalId;
-use crate::reconnect::Outlook;
 use crate::reconnect::credential_tries::CredentialTries;
+use crate::reconnect::outlook::Outlook;
 
 #[derive(Debug)]
 struct Candidate {

@@ -9,10 +9,11 @@
 //! answer only.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use iscsi_multipath::PortalId;
+use iscsi_multipath::topology::Topology;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
@@ -21,12 +22,12 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
-use crate::multipath::event::Event;
 use crate::multipath::lane::Room;
 use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::portals::Portals;
 use crate::multipath::reopen::{ExpectedUnit, Opener};
 use crate::multipath::report::Report;
+use crate::multipath::session_changes::open_as_wanted;
 use crate::multipath::supervisor::{Supervisor, SupervisorConfig};
 use crate::options::sessions::Sessions;
 use crate::published::Published;
@@ -93,8 +94,6 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
             url,
             moved: Mutex::default(),
             groups: Mutex::default(),
-            next_portal: AtomicUsize::default(),
-            ranks: Mutex::default(),
             report,
         });
         // Those whose ports have not refused the unit.
@@ -104,7 +103,6 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
         loop {
             let budget = Budget::of(node.options());
             let (session, portal) = first_session(&opener, &left, &budget).await?;
-            opener.next_portal.store(portal, Ordering::Relaxed);
             opener.remember(portal, &session);
             let error = match first_disk(session.clone(), portal, &opener, &mut names).await {
                 Err(error) if error.may_be_of_port() && left.len() > 1 => {
@@ -228,10 +226,11 @@ async fn spread_out(
     }
     let expected = Arc::new(Published::new(None));
     let mut opening = JoinSet::new();
-    for _ in 1..count {
-        let (opener, expected) = (Arc::clone(&opener), Arc::clone(&expected));
+    let mut topology = Topology::new(PortalId(portal));
+    for open in topology.open_first(count.saturating_sub(1), opener.portals.len()) {
         let span = opener.report.span().clone();
-        opening.spawn(async move { Event::New(opener.open(expected).await) }.instrument(span));
+        let session = open_as_wanted(Arc::clone(&opener), open, None, Arc::clone(&expected));
+        opening.spawn(session.instrument(span));
     }
     let disk = session.disk().await?;
     let identity = match Identity::of(&disk.unit(), disk.profile()) {
@@ -256,7 +255,7 @@ async fn spread_out(
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));
     let disk = disk.opened_by(Arc::clone(&opener));
-    let config = SupervisorConfig { opener, expected, sessions, reason, opening };
+    let config = SupervisorConfig { opener, expected, sessions, reason, topology, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {
         supervisor.settle(&paths, limit).instrument(report.span().clone()).await?;

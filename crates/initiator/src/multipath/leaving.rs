@@ -1,0 +1,74 @@
+//! Sessions that are not needed any more, until they are logged out.
+
+use tracing::Instrument;
+
+use crate::error::Error;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::event::Event;
+use crate::multipath::lane::PathId;
+use crate::multipath::path::Path;
+use crate::multipath::reinstatement::Lost;
+use crate::multipath::supervisor::{Supervisor, span_of};
+
+impl Supervisor {
+    /// Closes a session, and logs it out once nothing is in flight on it.
+    pub(super) fn let_go_of(&mut self, paths: &Paths<Path>, id: PathId) {
+        paths.close(id);
+        let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) else {
+            return;
+        };
+        let (paths, closed) = (paths.clone(), path.clone());
+        self.leave(path, async move {
+            match paths.remove(id).await {
+                Some(path) => let_go(path).await,
+                None => Event::Stayed(closed),
+            }
+        });
+    }
+
+    /// Logs a session out that carries nothing.
+    pub(super) fn dismiss(&mut self, path: Path) {
+        self.leave(path.clone(), let_go(path));
+    }
+
+    /// A session is not needed any more, and leaves in this way, unless it stays.
+    pub(super) fn leave(
+        &mut self,
+        path: Path,
+        leaving: impl Future<Output = Event> + Send + 'static,
+    ) {
+        self.losses.leaving.push(path);
+        self.tasks.events.spawn(leaving.in_current_span());
+    }
+
+    /// A session that was to leave has left, or does not. Says whether it was to.
+    pub(super) fn no_longer_leaves(&mut self, path: &Path) -> bool {
+        let key = path.unit.session().key();
+        let mut leaving = self.losses.leaving.iter();
+        // One only: it may be about to leave once more.
+        let at = leaving.position(|leaving| leaving.unit.session().key() == key);
+        at.map(|at| self.losses.leaving.swap_remove(at)).is_some()
+    }
+
+    /// A session that was not needed has ended. What it has left if it was lost is to be settled.
+    pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
+        let was_to_leave = self.no_longer_leaves(&path);
+        if was_to_leave && path.unit.is_registered() && path.unit.session().is_settled() {
+            self.losses.still_registered.push(path.clone());
+        }
+        let Err(error) = result else { return };
+        let span = span_of(&path);
+        tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
+        // Otherwise the end of the disk has logged it out, and settles that.
+        if was_to_leave && !path.unit.session().is_settled() {
+            self.settle_otherwise(Lost::new(path, error));
+        }
+    }
+}
+
+/// Logs a session out that is not needed.
+pub(super) async fn let_go(path: Path) -> Event {
+    path.unit.unregister_unless_holder().await;
+    let result = path.unit.session().logout().await;
+    Event::LetGo(path, result)
+}

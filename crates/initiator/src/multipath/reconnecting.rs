@@ -1,0 +1,158 @@
+//! What becomes of lost sessions: they reconnect, and what they have left is settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::error::Error;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::event::{Event, NotOpened};
+use crate::multipath::path::Path;
+use crate::multipath::reinstatement::Lost;
+use crate::multipath::supervisor::{Supervisor, span_of};
+
+impl Supervisor {
+    /// A lost session is back, and about to join. Returns whether what it had left is settled by that.
+    pub(super) fn reopened(&self, paths: &Paths<Path>, lost: &Lost, path: &Path) -> bool {
+        self.report().with(|spread| spread.reopened += 1);
+        self.note_return(paths);
+        lost.settle_by(path)
+    }
+
+    pub(super) fn after_reopening(&mut self, lost: Lost, is_settled: bool) {
+        if is_settled {
+            self.settlement_ended(lost, Ok(()));
+        } else {
+            self.settle_otherwise(lost);
+        }
+    }
+
+    /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
+    /// where the lost one was.
+    pub(super) fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, not_opened: NotOpened) {
+        let outlasts = self.outlasts(&not_opened);
+        let why = not_opened.why;
+        if outlasts && paths.open().is_empty() {
+            return self.outlast(paths, lost, why);
+        }
+        let note = format!("a lost session did not come back: {why}");
+        self.note_of(&lost, note);
+        self.review.refusal = Some(why.clone());
+        if paths.open().is_empty() && self.losses.reconnecting.is_empty() {
+            let end = Box::new(lost.why().clone());
+            self.settlement_ended(lost, Err(why.clone()));
+            paths.end(&Error::NotReopened { lost: end, why: Box::new(why) });
+        } else {
+            self.settle_otherwise(lost);
+        }
+    }
+
+    /// The login of a lost session has not settled what that has left.
+    pub(super) fn settle_otherwise(&mut self, lost: Lost) {
+        let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
+        let span = span_of(lost.path());
+        self.losses.settling.push(lost.path().clone());
+        let settlement = async move {
+            let result = opener.settle(&lost, expected).await;
+            Event::Settled(lost, result)
+        };
+        self.tasks.events.spawn(settlement.instrument(span));
+    }
+
+    /// What a lost session has left is settled, or it is not yet: where a network or a target was gone for
+    /// long, they may come back.
+    pub(super) fn settlement_ended(&mut self, lost: Lost, result: Result<(), Error>) {
+        let key = lost.path().unit.session().key();
+        let losses = &mut self.losses;
+        losses.settling.retain(|path| path.unit.session().key() != key);
+        if lost.path().unit.session().is_settled() {
+            losses.unsettled = losses.unsettled.take().filter(|_| !losses.given_up.is_empty());
+            return;
+        }
+        let why = result.err().unwrap_or_else(|| lost.why().clone());
+        if self.losses.unsettled.is_none() {
+            let note = format!("nothing proves what became of the writes of a lost session: {why}");
+            self.note_of(&lost, note);
+        }
+        self.losses.unsettled = Some(why);
+        self.losses.given_up.push(lost);
+        self.losses.settle_next = Instant::now() + self.max_pause();
+    }
+
+    /// Notes something of a lost session.
+    pub(super) fn note_of(&self, lost: &Lost, note: String) {
+        span_of(lost.path()).in_scope(|| self.report().note(note));
+    }
+
+    /// Between two tries to settle what was given up.
+    pub(super) fn max_pause(&self) -> Duration {
+        self.opener.node.options().reopening.in_range().max_pause
+    }
+
+    /// Whether a write waits for what was given up. If none does, the next look is a pause later.
+    pub(super) fn is_waited_for(&mut self) -> bool {
+        self.losses.look_at_waiting = Instant::now() + self.max_pause();
+        self.losses.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
+    }
+
+    /// Tries again to settle what was not, where it is time: on an idle disk only if a write waits for it, which may be one of
+    /// another disk.
+    pub(super) fn settle_if_due(&mut self) {
+        let is_due = !self.losses.given_up.is_empty() && self.losses.settle_next <= Instant::now();
+        if is_due && (self.review.pace.is_awake() || self.is_waited_for()) {
+            self.settle_again();
+        }
+    }
+
+    /// Tries again to settle what was not.
+    pub(super) fn settle_again(&mut self) {
+        for lost in std::mem::take(&mut self.losses.given_up) {
+            self.settle_otherwise(lost);
+        }
+    }
+
+    /// The given up sessions of which `is_left` holds, and when they are tried again.
+    pub(super) fn wait_to_settle(
+        &self,
+        is_left: impl Fn(&Lost) -> bool,
+        may_come: bool,
+    ) -> Option<Instant> {
+        let given_up = &self.losses.given_up;
+        let is_wanted = !given_up.is_empty() && (may_come || given_up.iter().any(is_left));
+        is_wanted.then_some(self.losses.settle_next)
+    }
+
+    /// Pauses before the next try to settle.
+    pub(super) fn settle_later(&mut self) {
+        self.losses.settle_next = Instant::now() + self.max_pause();
+    }
+
+    pub(super) fn take_lost(&mut self, paths: &Paths<Path>) {
+        for (path, why) in paths.take_lost() {
+            self.lose(path, why);
+        }
+    }
+
+    /// A session was lost, and should reconnect.
+    pub(super) fn lose(&mut self, path: Path, why: Error) {
+        let span = span_of(&path);
+        span.in_scope(|| self.report().note(format!("a session was lost: {why}")));
+        self.reopen(Lost::new(path, why));
+    }
+
+    /// It may have been tried before.
+    pub(super) fn reopen(&mut self, lost: Lost) {
+        self.losses.reconnecting.push(lost);
+    }
+
+    /// Starts to reconnect all that do not yet, whatever else there is.
+    pub(super) fn reconnect(&mut self) {
+        for lost in self.losses.sessions() {
+            if let Some(open) = self.topology.reconnect(&lost, self.opener.portals.len()) {
+                self.open(open);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What is known of the number of sessions of a disk, from one review of its paths to the next.
+
+use iscsi_multipath::ReviewPace;
+use iscsi_tuner::SessionCount;
+use tokio::time::Instant;
+
+use crate::driver::measure::tuner;
+use crate::error::Error;
+use crate::multipath::shared_link::Traffic;
+use crate::options::sessions::Sessions;
+
+/// What is known of the number of sessions.
+pub(super) struct Review {
+    pub(super) sessions: Sessions,
+    pub(super) count: SessionCount,
+    /// Why the latest session that is not there, and not on its way, is not.
+    pub(super) refusal: Option<Error>,
+    pub(super) pace: ReviewPace,
+    /// Something had moved at the last review.
+    pub(super) moves: bool,
+    pub(super) begun: Instant,
+    /// Bytes that had been moved at the last review, and when that was.
+    pub(super) moved: u64,
+    pub(super) reviewed: Instant,
+    pub(super) traffic: Traffic,
+}
+
+impl Review {
+    pub(super) fn new(sessions: Sessions, reason: String) -> Self {
+        let (count, now) = (SessionCount::new(reason, sessions.max()), Instant::now());
+        Self {
+            sessions,
+            count,
+            refusal: None,
+            pace: ReviewPace::new(
+                tuner::POLL_INTERVAL.saturating_mul(tuner::INTERVALS_PER_READING),
+            ),
+            moves: false,
+            begun: now,
+            moved: 0,
+            reviewed: now,
+            traffic: Traffic::default(),
+        }
+    }
+}

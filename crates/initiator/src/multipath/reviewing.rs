@@ -1,0 +1,102 @@
+//! Reviews of the paths of a disk: what they have moved, and how many sessions the tuner wants by that.
+
+use iscsi_multipath::ReviewPace;
+use iscsi_multipath::topology::Count;
+use iscsi_tuner::{SessionsReading, Step};
+use tokio::time::Instant;
+
+use crate::driver::measure::reading::Reading;
+use crate::driver::measure::tuner;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::path::Path;
+use crate::multipath::shared_link::SharedLink;
+use crate::multipath::supervisor::{Supervisor, count};
+use crate::options::sessions::Sessions;
+
+impl Supervisor {
+    /// Looks at what the sessions have moved. Returns whether the tuner wants another number of them.
+    pub(super) async fn review(&mut self, paths: &Paths<Path>) -> Count {
+        let progress = paths.progress();
+        let review = &mut self.review;
+        review.moves = progress.moved != review.moved;
+        if !review.moves {
+            if review.pace.rested(paths.look_again()) {
+                paths.leave_unattended();
+            }
+            return Count::Stay;
+        }
+        let now = Instant::now();
+        let time = now - review.reviewed;
+        let moved = progress.moved - review.moved;
+        let is_rare = tuner::is_little(moved, time) && are_short(paths);
+        review.pace.moved(is_rare && count(&paths.open()) == 1);
+        if is_rare && time < review.pace.rare_interval() {
+            return Count::Stay;
+        }
+        // After hardly any time, hardly anything is known.
+        let time = time.max(ReviewPace::INTERVAL);
+        (review.moved, review.reviewed) = (progress.moved, now);
+        let (mut readings, mut queues) = (Vec::new(), 0);
+        let open = paths.in_use();
+        self.review.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
+        for (id, path) in open {
+            paths.set_room(id, self.room(&path));
+            if let Ok(reading) = path.unit.session().reading().await {
+                let (cid, info) = (reading.cid(), reading.tcp_info());
+                queues += usize::from(self.review.traffic.count(id, cid, info, time));
+                readings.push(reading);
+            }
+        }
+        self.review.traffic.fade();
+        Self::spread_word(paths, &readings);
+        let Sessions::Auto { .. } = self.review.sessions else { return Count::Stay };
+        // While many are on their way, what is measured tells nothing; a straggler holds up nobody.
+        let are_opening = 4 * self.topology.opening() > count(&paths.open());
+        if are_opening || self.topology.reconnecting() > 0 || readings.is_empty() {
+            return Count::Stay;
+        }
+        let shared_link = SharedLink::of(&readings);
+        let mut reading = SessionsReading::default();
+        reading.time = self.review.begun.elapsed();
+        reading.bytes = progress.moved;
+        reading.sessions = u32::try_from(readings.len()).unwrap_or(u32::MAX);
+        reading.planned = shared_link.planned(readings.first(), &self.opener.node.options().tuning);
+        reading.is_busy = progress.is_busy;
+        reading.has_queue = 2 * queues >= readings.len();
+        reading.loss = self.review.traffic.loss();
+        reading.round_trip = shared_link.round_trip;
+        match self.review.count.observe(&reading) {
+            // More sessions do not make its medium faster.
+            Step::Add(_) if paths.limit_of_slow_target().is_some() => Count::Stay,
+            Step::Stay => Count::Stay,
+            Step::Add(more) => Count::More(more),
+            Step::Remove(fewer) => Count::Fewer(fewer),
+        }
+    }
+
+    /// What one session has learnt of losses holds for all: one of them alone would take longer to
+    /// tell them from a queue that overflows.
+    fn spread_word(paths: &Paths<Path>, readings: &[Reading]) {
+        let acts = |reading: &Reading| reading.plan().congestion_control.value.is_some();
+        let loss = readings
+            .iter()
+            .filter(|reading| acts(reading))
+            .filter_map(|reading| reading.measurement().loss);
+        let loss = loss.fold(0.0, f64::max);
+        if loss <= 0.0 {
+            return;
+        }
+        for (_, path) in paths.open() {
+            let session = path.unit.session();
+            if session.of_plan(|plan| plan.congestion_control.value.is_none()).unwrap_or_default() {
+                session.hear_of_loss(loss);
+            }
+        }
+    }
+}
+
+/// Whether round trips cost nothing over any of them.
+fn are_short(paths: &Paths<Path>) -> bool {
+    let is_short = |path: &Path| path.unit.session().of_plan(|plan| plan.link.is_local());
+    paths.open().iter().all(|(_, path)| is_short(path) == Some(true))
+}

@@ -1,0 +1,296 @@
+//! The rules of the topology as a function of what there is.
+
+use std::time::{Duration, Instant};
+
+use crate::access::{Access, Priority};
+use crate::ids::{PathId, PortalId};
+use crate::topology::situation::{
+    Admission, CloseReason, Count, Session, SessionState, Situation, Why,
+};
+
+/// Time between two tries to have a session at a portal.
+pub(super) const INTERVAL: Duration = Duration::from_secs(60);
+/// Time between two tries to have a session at a portal while no path serves the unit.
+pub(super) const INTERVAL_IN_NEED: Duration = Duration::from_secs(1);
+/// Sessions that move at a time.
+pub(super) const MAX_MOVES: usize = 4;
+/// What is known of one portal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Portal {
+    /// What its port does for the unit.
+    pub(super) access: Option<Access>,
+    /// The last try of a session there alone.
+    pub(super) tried: Option<Instant>,
+    /// Sessions that were closed there because its port did not serve the unit.
+    pub(super) closed: u32,
+    /// Sessions to open there since the port serves the unit.
+    pub(super) returning: u32,
+}
+
+/// All that the rules depend on.
+#[derive(Clone, Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) portals: Vec<Portal>,
+    /// The sessions on their way, each with the first portal that is tried.
+    pub(super) opening: Vec<(Why, Option<PortalId>)>,
+    /// Each portal has a session.
+    pub(super) has_spares: bool,
+    pub(super) uneven_since: Option<Instant>,
+    /// When sessions may move to better ports; `None` if the ports are not known.
+    pub(super) moves_from: Option<Instant>,
+    pub(super) situation: Situation<'a>,
+}
+
+impl Facts<'_> {
+    fn all(&self) -> impl Iterator<Item = (PortalId, &Portal)> {
+        self.portals.iter().enumerate().map(|(portal, it)| (PortalId(portal), it))
+    }
+
+    fn has_session(&self, portal: PortalId) -> bool {
+        self.situation.sessions.iter().any(|session| session.portal == portal)
+    }
+
+    /// The portal with the most sessions, if there are several, and no portal in standby.
+    fn most_used(&self) -> Option<PortalId> {
+        let at = |portal| self.situation.sessions.iter().filter(|it| it.portal == portal).count();
+        let served = self.all().filter(|(_, it)| it.closed == 0);
+        let counts = served.map(|(portal, _)| (at(portal), portal));
+        counts.max().filter(|(count, _)| *count > 1).map(|(_, portal)| portal)
+    }
+
+    /// Whether a portal has no session, while another one has several.
+    pub(super) fn is_uneven(&self) -> bool {
+        let mut served = self.all().filter(|(_, it)| it.closed == 0);
+        served.any(|(portal, _)| !self.has_session(portal)) && self.most_used().is_some()
+    }
+
+    /// What becomes of a session at a portal that had none; `None` if no other one has several by now.
+    pub(super) fn youngest_of_most_used(&self) -> Option<Admission> {
+        let most_used = self.most_used()?;
+        let there = self.situation.sessions.iter().filter(|it| it.portal == most_used);
+        let youngest = there.filter(|it| it.works()).map(|it| it.path).max();
+        Some(youngest.map_or(Admission::Join, Admission::Replace))
+    }
+
+    /// Whether no port is known to be better than that of a portal.
+    pub(super) fn is_best(&self, portal: PortalId) -> bool {
+        let own = self.portals.get(portal.0).and_then(Portal::priority);
+        own.is_some() && own == self.portals.iter().filter_map(Portal::priority).min()
+    }
+
+    /// The sessions beside the first at each port that is worse than the best one with a session, the youngest last.
+    pub(super) fn misplaced(&self) -> Vec<PathId> {
+        let access =
+            |session: &Session| self.portals.get(session.portal.0).and_then(|it| it.access);
+        let open = self.situation.sessions.iter();
+        let served = open.filter_map(access).filter(|access| access.serves());
+        let Some(best) = served.map(Access::priority).min() else { return Vec::new() };
+        let is_worse =
+            |session: &&Session| access(session).is_some_and(|access| access.priority() > best);
+        let mut worse: Vec<_> =
+            self.situation.sessions.iter().filter(|it| it.works()).filter(is_worse).collect();
+        worse.sort_by_key(|session| session.path);
+        let mut has_one = Vec::new();
+        worse.retain(|session| {
+            let is_first = !has_one.contains(&session.portal);
+            has_one.push(session.portal);
+            !is_first
+        });
+        worse.into_iter().map(|session| session.path).collect()
+    }
+}
+
+impl Portal {
+    fn priority(&self) -> Option<Priority> {
+        self.access.map(Access::priority)
+    }
+}
+
+impl Session {
+    const fn works(&self) -> bool {
+        matches!(self.state, SessionState::Working | SessionState::InUse)
+    }
+}
+
+/// What follows from the facts.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    facts: &'a Facts<'a>,
+    now: Instant,
+    /// Each with the portal that it is for, if it is for one.
+    pub(super) opens: Vec<(Why, Option<PortalId>)>,
+    pub(super) closes: Vec<(PathId, CloseReason)>,
+    /// The first time at which a rule may apply that does not apply yet.
+    pub(super) again: Option<Instant>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) const fn new(facts: &'a Facts<'a>, now: Instant) -> Self {
+        Self { facts, now, opens: Vec::new(), closes: Vec::new(), again: None }
+    }
+
+    /// Applies all rules in their order.
+    pub(super) fn wanted(mut self) -> Self {
+        self.reconnect();
+        self.close_not_served();
+        if self.facts.situation.lacks_port {
+            self.open_in_need();
+        } else {
+            self.open_in_standby();
+        }
+        if self.is_steady() {
+            self.open_spares();
+            self.spread();
+            self.move_to_better();
+            self.open_second();
+        }
+        self.count();
+        self
+    }
+
+    fn reconnect(&mut self) {
+        for lost in self.facts.situation.lost {
+            let why = Why::Lost(lost.isid);
+            if !self.is_opening(|it| it == why) {
+                self.opens.push((why, Some(lost.portal)));
+            }
+        }
+    }
+
+    fn close_not_served(&mut self) {
+        for session in self.facts.situation.sessions {
+            if session.state == SessionState::NotServed {
+                self.close(session.path, CloseReason::NotServed);
+            }
+        }
+    }
+
+    fn open_in_need(&mut self) {
+        for (portal, it) in self.facts.all() {
+            let is_free = !self.facts.has_session(portal) && !self.is_tried(portal);
+            if is_free && self.is_due(it.tried.and_then(|at| at.checked_add(INTERVAL_IN_NEED))) {
+                self.opens.push((Why::Need, Some(portal)));
+            }
+        }
+    }
+
+    fn open_in_standby(&mut self) {
+        for (portal, it) in self.facts.all() {
+            for _ in 0..it.returning.min(self.room()) {
+                self.opens.push((Why::Standby, Some(portal)));
+            }
+            let is_free = it.closed > 0 && !self.is_tried(portal) && self.room() > 0;
+            if is_free && self.is_due(it.tried.and_then(|at| at.checked_add(INTERVAL))) {
+                self.opens.push((Why::Standby, Some(portal)));
+            }
+        }
+    }
+
+    fn open_spares(&mut self) {
+        for (portal, it) in self.facts.all().filter(|_| self.facts.has_spares) {
+            if self.is_unused(portal, it)
+                && self.room() > 0
+                && self.is_due(it.tried.and_then(|at| at.checked_add(INTERVAL)))
+            {
+                self.opens.push((Why::Spare, Some(portal)));
+            }
+        }
+    }
+
+    /// One at a time, at the portal that was tried least recently.
+    fn spread(&mut self) {
+        let Some(since) = self.facts.uneven_since else { return };
+        if self.is_opening(|why| why == Why::Spread) {
+            return;
+        }
+        let unused = self.facts.all().filter(|(portal, it)| self.is_unused(*portal, it));
+        let Some((portal, it)) = unused.min_by_key(|(_, it)| it.tried) else { return };
+        let from = it.tried.map_or(since, |tried| tried.max(since));
+        if self.is_due(from.checked_add(INTERVAL)) {
+            self.opens.push((Why::Spread, Some(portal)));
+        }
+    }
+
+    fn move_to_better(&mut self) {
+        let Some(from) = self.facts.moves_from else { return };
+        let moves = self.facts.misplaced().len().min(MAX_MOVES);
+        if moves > 0 && !self.is_opening(|why| why == Why::Better) && self.is_due(Some(from)) {
+            self.opens.extend((0..moves).map(|_| (Why::Better, None)));
+        }
+    }
+
+    fn open_second(&mut self) {
+        let is_only = self.facts.situation.sessions.len() == 1;
+        if self.facts.situation.wants_second && is_only && self.room() > 0 {
+            self.opens.push((Why::Flush, None));
+        }
+    }
+
+    fn count(&mut self) {
+        match self.facts.situation.count {
+            Count::Stay => {}
+            Count::More(more) => {
+                self.opens.extend((0..more.min(self.room())).map(|_| (Why::Count, None)));
+            }
+            Count::Fewer(fewer) => {
+                // One that is kept at a port of less use would be opened again, and carries nothing.
+                let sessions = self.facts.situation.sessions.iter();
+                let in_use = sessions.filter(|it| it.state == SessionState::InUse);
+                let mut in_use: Vec<_> = in_use.map(|it| it.path).collect();
+                in_use.sort_unstable();
+                let kept = in_use.len().saturating_sub(fewer as usize).max(1);
+                for path in in_use.into_iter().skip(kept) {
+                    self.close(path, CloseReason::Surplus);
+                }
+            }
+        }
+    }
+
+    /// Closes a session, unless it would leave none that works.
+    fn close(&mut self, path: PathId, reason: CloseReason) {
+        let is_closed = |it: PathId| self.closes.iter().any(|(closed, _)| *closed == it);
+        let works = |it: &&Session| it.works() && it.path != path && !is_closed(it.path);
+        if self.facts.situation.sessions.iter().any(|it| works(&it)) {
+            self.closes.push((path, reason));
+        }
+    }
+
+    /// Whether no session is lost, and none that is to be a further one is on its way.
+    fn is_steady(&self) -> bool {
+        !self.is_opening(|why| matches!(why, Why::Count | Why::Flush | Why::Lost(_)))
+    }
+
+    /// Whether there is nothing at a portal, nor in standby there.
+    fn is_unused(&self, portal: PortalId, it: &Portal) -> bool {
+        it.closed == 0 && !self.facts.has_session(portal) && !self.is_tried(portal)
+    }
+
+    fn whys(&self) -> impl Iterator<Item = Why> {
+        self.facts.opening.iter().chain(&self.opens).map(|(why, _)| *why)
+    }
+
+    fn is_opening(&self, is_it: impl Fn(Why) -> bool) -> bool {
+        self.whys().any(is_it)
+    }
+
+    /// Whether a session is on its way to this portal alone.
+    fn is_tried(&self, portal: PortalId) -> bool {
+        let is_alone =
+            |why: Why| matches!(why, Why::Need | Why::Standby | Why::Spare | Why::Spread);
+        let mut all = self.facts.opening.iter().chain(&self.opens);
+        all.any(|(why, at)| is_alone(*why) && *at == Some(portal))
+    }
+
+    /// How many more sessions there may be.
+    fn room(&self) -> u32 {
+        let there = self.facts.situation.sessions.len() + self.whys().count();
+        self.facts.situation.max.saturating_sub(u32::try_from(there).unwrap_or(u32::MAX))
+    }
+
+    /// Whether something is due now; `None` is. If it is not, the time is noted.
+    fn is_due(&mut self, at: Option<Instant>) -> bool {
+        let Some(at) = at.filter(|at| *at > self.now) else { return true };
+        self.again = Some(self.again.map_or(at, |again| again.min(at)));
+        false
+    }
+}
