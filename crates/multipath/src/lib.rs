@@ -4,6 +4,22 @@
 //! decisions are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
 #![forbid(unsafe_code)]
 
+mod by_path;
+mod commands;
+mod durability;
+mod identity;
 mod ids;
+mod unit;
 
+pub use commands::CommandNumber;
+pub use durability::{
+    Durability, Epoch, Flush, FlushEstimate, FlushRank, LossCount, WitnessRank,
+};
+pub use identity::{
+    Identity, KnownUnit, Mismatch, Model, RangeError, Reasons, Resized, SharedReasons,
+    SizeQuestion, Transitions, UnitAddress, UnitName, UnknownForms, Unproven, Verdict,
+};
 pub use ids::PathId;
+pub use unit::{
+    Begun, CommandEnd, CommandFacts, Effects, Unit, is_write_failure, may_be_another_unit,
+};
