@@ -16,8 +16,8 @@ pub use transitions::Transitions;
 use crate::by_path::ByPath;
 use crate::ids::PathId;
 use medium::Medium;
-use revalidation::Revalidation;
 pub(crate) use revalidation::Before;
+use revalidation::Revalidation;
 use size::Size;
 
 /// Knows which unit the paths of a disk lead to, and when that has to be asked again.

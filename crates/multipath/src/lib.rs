@@ -12,14 +12,12 @@ mod ids;
 mod unit;
 
 pub use commands::CommandNumber;
-pub use durability::{
-    Durability, Epoch, Flush, FlushEstimate, FlushRank, LossCount, WitnessRank,
-};
+pub use durability::{Durability, Epoch, Flush, FlushEstimate, FlushRank, LossCount, WitnessRank};
 pub use identity::{
     Identity, KnownUnit, Mismatch, Model, RangeError, Reasons, Resized, SharedReasons,
     SizeQuestion, Transitions, UnitAddress, UnitName, UnknownForms, Unproven, Verdict,
 };
 pub use ids::PathId;
 pub use unit::{
-    Begun, CommandEnd, CommandFacts, Effects, Unit, is_write_failure, may_be_another_unit,
+    Begun, CommandEnd, CommandFacts, Effects, Reported, Unit, is_write_failure, may_be_another_unit,
 };

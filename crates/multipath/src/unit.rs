@@ -8,7 +8,7 @@ pub use sense::{is_write_failure, may_be_another_unit};
 
 use crate::by_path::ByPath;
 use crate::commands::{CommandNumber, Commands};
-use crate::durability::{Durability, Epoch};
+use crate::durability::{Durability, Epoch, LossCount};
 use crate::identity::{Before, Identity, SharedReasons};
 use crate::ids::PathId;
 
@@ -24,6 +24,9 @@ pub struct Unit {
     next_path: u32,
 }
 
+/// No revision.
+const NEVER: u64 = u64::MAX;
+
 /// What was known when a command began.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
@@ -31,18 +34,28 @@ pub struct Begun {
     pub number: CommandNumber,
     /// When it began.
     pub epoch: Epoch,
-    /// The revision of the identity, if nothing had to be asked then.
-    calm_at: Option<u64>,
+    /// The revision of the identity, or [`NEVER`] if something had to be asked then.
+    calm_at: u64,
     before: Before,
     /// Whether a command of the path was accepted that began no later.
     follows_accepted: bool,
+}
+
+/// What a unit has reported to a session before it was known to be the unit of the others.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of one owner whether it has news")]
+pub struct Reported {
+    has_reasons: bool,
+    has_lost_writes: bool,
+    may_be_another_medium: bool,
+    has_attentions: bool,
 }
 
 impl Begun {
     /// Whether there was no reason to ask which unit it is when the command began, nor since; `revision` is
     /// [that of now](Identity::revision).
     pub fn is_calm(&self, revision: u64) -> bool {
-        self.calm_at == Some(revision)
+        self.calm_at == revision
     }
 
     /// Whether [`Durability::accept`] changes nothing for this command.
@@ -90,12 +103,12 @@ impl Unit {
         let epoch = self.durability.now();
         let is_calm = !self.identity.has_reasons(path);
         Begun {
-            number: self.commands.get_mut(path).map_or_else(
-                || Commands::default().next(),
-                Commands::begin,
-            ),
+            number: self
+                .commands
+                .get_mut(path)
+                .map_or_else(|| Commands::default().next(), Commands::begin),
             epoch,
-            calm_at: is_calm.then(|| self.identity.revision()),
+            calm_at: if is_calm { self.identity.revision() } else { NEVER },
             before: self.identity.before(path),
             follows_accepted: self.durability.has_accepted(path, epoch),
         }
@@ -105,6 +118,33 @@ impl Unit {
     /// since.
     pub fn is_of_known_unit(&self, path: PathId, begun: &Begun) -> bool {
         !self.identity.is_known() || !self.identity.may_be_two_since(path, begun.before)
+    }
+
+    /// What the unit has reported over a path so far, for [`merge`](Self::merge).
+    pub fn reported(&self, path: PathId) -> Reported {
+        Reported {
+            has_reasons: self.identity.has_reasons(path),
+            has_lost_writes: self.durability.losses() > LossCount::default(),
+            may_be_another_medium: self.identity.is_ready_change_reported(),
+            has_attentions: self.identity.attentions() > 0,
+        }
+    }
+
+    /// Takes over what the unit has reported while a session was asked which unit it leads to, before the session became this
+    /// path: it does not repeat that.
+    pub fn merge(&mut self, path: PathId, reported: Reported) {
+        if reported.has_reasons {
+            self.identity.add_reason(path);
+        }
+        if reported.has_lost_writes {
+            self.durability.on_lost_writes();
+        }
+        if reported.may_be_another_medium {
+            self.identity.on_ready_change();
+        }
+        if reported.has_attentions {
+            self.identity.add_attention();
+        }
     }
 
     /// A command was never sent, or went with its session.

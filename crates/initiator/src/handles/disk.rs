@@ -29,8 +29,8 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
+use crate::state::loss_cursor::SeenLosses;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
-use crate::state::unflushed::SeenLosses;
 use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
@@ -113,7 +113,7 @@ impl Disk {
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
         let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
         let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
-        unit.state().unflushed.flush_with(flushes);
+        unit.state().flush_with(flushes);
         Self {
             unit,
             paths,
@@ -158,7 +158,7 @@ impl Disk {
     /// beyond the end of a unit that has shrunk fails with [`Error::CapacityChanged`].
     #[doc(alias = "resize")]
     pub fn capacity(&self) -> u64 {
-        self.unit.state().across.size.bytes(&self.capacity)
+        self.unit.state().known().size()
     }
 
     /// Subscribes to later changes of the unit: another capacity, another name, other units of the target, other
@@ -174,7 +174,7 @@ impl Disk {
     /// ```
     #[doc(alias = "events")]
     pub fn changes(&self) -> UnitChanges {
-        self.unit.state().across.changes.follow()
+        self.unit.state().known().changes.follow()
     }
 
     /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no extra read.
@@ -288,7 +288,7 @@ impl Disk {
     /// not the first value.
     #[doc(alias("UNIT ATTENTION", "cache invalidation"))]
     pub fn attentions(&self) -> u64 {
-        self.unit.state().across.attentions.count()
+        self.unit.state().known().attentions()
     }
 
     /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans. The

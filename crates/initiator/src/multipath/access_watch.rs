@@ -78,7 +78,7 @@ impl AccessWatch {
         let is_on = profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
         paths.follow_access(is_on);
         let news = state
-            .map_or_else(|| ChangeLog::default().follow(), |state| state.across.changes.follow());
+            .map_or_else(|| ChangeLog::default().follow(), |state| state.known().changes.follow());
         Self::new(is_on, news, retry)
     }
 

@@ -164,7 +164,7 @@ impl Supervisor {
     pub(super) async fn settle_for_others(&mut self) {
         // Nobody waits for sessions that are still being opened, or let go.
         self.events.abort_all();
-        let is_shared = |lost: &Lost| lost.path().unit.state().unflushed.is_unit_of_another_disk();
+        let is_shared = |lost: &Lost| lost.path().unit.state().is_unit_of_another_disk();
         while !self.given_up.is_empty()
             && (self.opener.node.may_open_disks() || self.given_up.iter().any(is_shared))
         {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use iscsi_multipath::CommandNumber;
 use iscsi_pdu::scsi::{Cdb, SenseKey};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::state::budget::Budget;
-use crate::state::outstanding::CommandNumber;
 use crate::unit::logical_unit::LogicalUnit;
 
 /// When the unit of an idle disk is asked next.
@@ -79,11 +79,12 @@ impl IdlePoll {
 
 fn next_commands(paths: &Paths<Path>) -> Vec<(PathId, CommandNumber)> {
     let open = paths.open().into_iter();
-    open.map(|(id, path)| (id, path.unit.state().outstanding.next())).collect()
+    open.map(|(id, path)| (id, path.unit.state().next_command())).collect()
 }
 
 fn answered(path: &Path) -> bool {
-    path.unit.state().outstanding.are_none()
+    let state = path.unit.state();
+    state.lock().is_idle(state.path())
 }
 
 /// Lets the unit report what it has to, and asks what follows from it: which unit it is, how large it is now. Takes no part of the

@@ -28,7 +28,7 @@ impl Supervisor {
         }
         paths.supervise_ports();
         if let Some(expected) = self.expected.get() {
-            expected.like.state().across.transitions.follow_other_ports();
+            expected.like.state().lock().identity.transitions.add_other_ports();
         }
     }
 
@@ -95,7 +95,8 @@ impl Supervisor {
         match answer {
             Ok(answer) => {
                 self.access.learn(id, path.portal, &answer);
-                path.unit.state().across.transitions.learn(answer.groups.implicit_transition_time);
+                let time = answer.groups.implicit_transition_time;
+                path.unit.state().lock().identity.transitions.on_report(time);
             }
             Err(error) if is_refused(&error) && !self.access.has_told => {
                 self.access.is_on = false;

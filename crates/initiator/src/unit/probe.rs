@@ -18,7 +18,6 @@ use crate::completion::tolerate;
 use crate::error::Error;
 use crate::state::capacity::Capacity;
 use crate::state::profile::Profile;
-use crate::state::unit_state::may_be_another_unit;
 use crate::unit::logical_unit::LogicalUnit;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
@@ -41,13 +40,15 @@ impl LogicalUnit {
 fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
     boxed(async move {
         // TEST UNIT READY goes first: it takes the attention conditions upon itself.
-        let doubts = &unit.state().doubts;
-        let before = doubts.count();
+        let state = unit.state();
+        let before = state.reasons();
         let ready = async {
             let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
             // The others are answered behind this one, so what it is told is not about their answers. What comes
             // later may be.
-            doubts.resolve(before + u64::from(first.as_ref().is_err_and(raises_doubt)));
+            let is_reason = first.as_ref().is_err_and(raises_doubt);
+            let resolved = if is_reason { before.and_one() } else { before };
+            state.recognized(resolved);
             if first.is_ok() {
                 return Ok(());
             }
@@ -60,7 +61,7 @@ fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
         tolerate(ready)?;
         let pages = pages?;
         let mode = mode?;
-        Ok(Profile {
+        let profile = Profile {
             vendor: inquiry.vendor,
             product: inquiry.product,
             revision: inquiry.revision,
@@ -75,13 +76,15 @@ fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
             write_protected: mode.as_ref().is_some_and(|mode| mode.write_protected),
             force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
             write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
-        })
+        };
+        state.on_known(&profile);
+        Ok(profile)
     })
 }
 
 /// Whether a unit attention, or the lack of a unit, has raised a doubt.
 fn raises_doubt(error: &Error) -> bool {
-    error.sense().is_some_and(|sense| may_be_another_unit(sense.additional))
+    error.sense().is_some_and(|sense| iscsi_multipath::may_be_another_unit(sense.additional))
 }
 
 /// What stands behind the number: a disk, or an error that says what else.

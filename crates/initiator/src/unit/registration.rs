@@ -157,8 +157,8 @@ impl LogicalUnit {
     async fn registration_to_end(&self) -> Option<&Arc<Registration>> {
         let membership = &self.state().membership;
         let registration = membership.registration().filter(|_| membership.is_registered())?;
-        let outstanding = &self.state().outstanding;
-        drop(timeout(PATIENCE, outstanding.ended_before(outstanding.next())).await);
+        let state = self.state();
+        drop(timeout(PATIENCE, state.ended_before(state.next_command())).await);
         registration.verdict().is_ok().then_some(registration)
     }
 

@@ -15,6 +15,8 @@ pub struct CommandFacts {
     pub number: CommandNumber,
     /// SYNCHRONIZE CACHE.
     pub synchronizes_cache: bool,
+    /// The command was answered with the report that another initiator has ended the registration of the session.
+    pub is_preempted: bool,
 }
 
 /// How a command has ended.
@@ -30,9 +32,10 @@ pub enum CommandEnd<'a> {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[must_use]
 pub struct Effects {
-    /// The unit may be another one: commands of the path that have not been sent are taken back.
+    /// The unit may be another one, or may not be accessed any more: commands of the path that have not been sent are taken
+    /// back.
     pub may_be_another_unit: bool,
-    /// A unit attention, for the subscribers to changes of the unit, and for the registrations of the disk.
+    /// A unit attention, for the subscribers to changes of the unit.
     pub attention: Option<AdditionalSense>,
     /// A flush has failed on the medium: other disks with the unit have lost writes as well.
     pub has_failed_flush: bool,
@@ -86,7 +89,8 @@ impl Unit {
             return Meaning::GivenUp;
         };
         self.on_sense(path, &sense, command.synchronizes_cache, effects);
-        if may_be_another_unit(sense.additional) { Meaning::Reason } else { Meaning::Nothing }
+        let is_reason = command.is_preempted || may_be_another_unit(sense.additional);
+        if is_reason { Meaning::Reason } else { Meaning::Nothing }
     }
 
     /// Takes in what the unit reports of earlier writes, and of itself.

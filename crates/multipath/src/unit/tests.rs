@@ -22,7 +22,7 @@ fn end(unit: &mut Unit, begun: Begun, end: CommandEnd<'_>) -> Effects {
 }
 
 fn end_of(unit: &mut Unit, begun: Begun, end: CommandEnd<'_>, synchronizes_cache: bool) -> Effects {
-    let command = CommandFacts { number: begun.number, synchronizes_cache };
+    let command = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
     unit.end(PATH, command, end)
 }
 
@@ -102,11 +102,7 @@ fn sense_data_say_what_was_lost_and_what_has_changed() {
     let reported = || Outcome { attentions: 1, ..Outcome::default() };
     let asks = || Outcome { asks: true, ..reported() };
     for (bytes, flushes, expected) in [
-        (
-            attention(Asc::POWER_ON_OR_RESET),
-            false,
-            Outcome { may_know_reset: true, ..asks() },
-        ),
+        (attention(Asc::POWER_ON_OR_RESET), false, Outcome { may_know_reset: true, ..asks() }),
         (attention(Asc::IT_NEXUS_LOSS_OCCURRED), false, asks()),
         (attention(Asc::REPORTED_LUNS_DATA_HAS_CHANGED), false, asks()),
         (attention(Asc::ASYMMETRIC_ACCESS_STATE_CHANGED), false, reported()),
@@ -115,7 +111,11 @@ fn sense_data_say_what_was_lost_and_what_has_changed() {
             false,
             Outcome { asks: true, ..Outcome::default() },
         ),
-        (sense(DEFERRED, SenseKey::MediumError, NO_MORE), false, Outcome { losses: 1, ..reported() }),
+        (
+            sense(DEFERRED, SenseKey::MediumError, NO_MORE),
+            false,
+            Outcome { losses: 1, ..reported() },
+        ),
         (sense(DEFERRED, SenseKey::RecoveredError, NO_MORE), false, reported()),
         (sense(CURRENT, SenseKey::MediumError, NO_MORE), false, Outcome::default()),
         (
@@ -180,4 +180,33 @@ fn each_path_has_its_own_commands() {
     unit.remove_path(second);
     assert!(unit.is_idle(second), "a path that was removed has no commands");
     assert_eq!(unit.add_path(unit.identity.shared_reasons()), PathId(2));
+}
+
+#[test]
+fn the_end_of_a_registration_takes_queued_commands_back() {
+    let mut unit = unit();
+    let begun = unit.begin(PATH);
+    let bytes = sense(CURRENT, SenseKey::UnitAttention, AdditionalSense::REGISTRATIONS_PREEMPTED);
+    let command =
+        CommandFacts { number: begun.number, synchronizes_cache: false, is_preempted: true };
+    let effects = unit.end(PATH, command, CommandEnd::Status(Status::CHECK_CONDITION, &bytes));
+    assert!(effects.may_be_another_unit);
+}
+
+#[test]
+fn what_a_unit_reports_while_it_is_asked_counts_for_the_path_that_it_becomes() {
+    let reset = sense(CURRENT, SenseKey::UnitAttention, AdditionalSense::POWER_ON_OR_RESET);
+    let mut asked = unit();
+    let mut known = unit();
+    let path = known.add_path(known.identity.shared_reasons());
+    known.merge(path, asked.reported(PATH));
+    assert!(!known.identity.needs_revalidation(path) && known.identity.attentions() == 0);
+    let begun = asked.begin(PATH);
+    let _known = end(&mut asked, begun, CommandEnd::Status(Status::CHECK_CONDITION, &reset));
+    asked.durability.on_lost_writes();
+    asked.identity.on_ready_change();
+    known.merge(path, asked.reported(PATH));
+    assert!(known.identity.needs_revalidation(path) && known.identity.attentions() == 1);
+    assert_eq!(known.durability.losses().0, 1);
+    assert!(known.identity.verdict(path).is_err(), "the medium can be removed");
 }

@@ -31,7 +31,7 @@ impl Device for Disk {
             is_read_only: profile.write_protected,
             // It may have been switched on since the disk was opened.
             has_volatile_cache: profile.write_cache != Some(false)
-                || self.unit.state().unflushed.has_cache(),
+                || self.unit.state().lock().durability.has_cache(),
         }
     }
 

@@ -85,8 +85,8 @@ impl Disk {
     /// Whether it is any use to ask the unit.
     pub(super) fn tells_states(&self) -> bool {
         let question = Cdb::get_lba_status(0, 0).operation_code();
-        let across = &self.unit.state().across;
-        self.capacity.provisioning_management && !across.unknown_forms.contains(question)
+        let known = self.unit.state().known();
+        self.capacity.provisioning_management && !known.is_unknown_form(question)
     }
 
     /// The states of blocks, in order and without a gap, which may end before the range does; `None` if the unit
@@ -128,7 +128,7 @@ impl Disk {
         let is_told = told.and_then(|status| runs.take(&status)).is_some();
         if !is_told {
             tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
-            self.unit.state().across.unknown_forms.add(code);
+            self.unit.state().lock().identity.unknown_forms.add(code);
         }
         Ok(is_told)
     }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use iscsi_multipath::UnitName;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
@@ -34,7 +35,6 @@ use crate::runtime;
 use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
-use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
 
@@ -166,7 +166,7 @@ async fn first_disk(
         tokio::join!(unit.profile(), names.wait(&opener.report, limit)).0.ok();
     }
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
-    unit.state().across.transitions.cut_short(false);
+    unit.state().lock().identity.transitions.cut_short(false);
     Ok(disk)
 }
 
@@ -187,7 +187,8 @@ async fn first_session(
             let login = async {
                 let session = node.start_at(&url, None, &budget, None)?;
                 if let Some(lun) = session.named_lun().filter(|_| has_others) {
-                    session.logical_unit(lun).state().across.transitions.cut_short(true);
+                    let unit = session.logical_unit(lun);
+                    unit.state().lock().identity.transitions.cut_short(true);
                 }
                 session.log_in().await?;
                 Ok(session)
@@ -234,21 +235,21 @@ async fn spread_out(
         opening.spawn(async move { Event::New(opener.open(expected).await) }.instrument(span));
     }
     let disk = session.disk().await?;
-    let identity = match Identity::of(&disk.unit(), disk.profile()) {
-        Ok(identity) => identity,
+    let name = match disk.unit().name(disk.profile()) {
+        Ok(name) => name,
         Err(reason) => {
             opener.report.span().in_scope(|| tracing::warn!("{reason}"));
             opener.report.settle_for_one(reason);
             return Ok(disk.with_report(Arc::clone(&opener.report)).opened_by(opener));
         }
     };
-    if let Identity::Address(..) = identity {
+    if let UnitName::Address(..) = name {
         opener.report.note(
             "the unit has no name of its own; its target, portal group and LUN stand for it"
                 .to_owned(),
         );
     }
-    expected.set(Some(ExpectedUnit { identity, like: disk.unit() }));
+    expected.set(Some(ExpectedUnit { name, like: disk.unit() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let limit = wait_limit(&session);
     let first = Path::new(disk.unit(), portal);

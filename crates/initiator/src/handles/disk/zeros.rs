@@ -188,7 +188,7 @@ impl Disk {
         let long_form = Cdb::write_same_16(0, 0, WriteSameFlags::default()).operation_code();
         let is_short = way == Zeroing::Unmap10
             || !self.capacity.long_commands
-            || self.unit.state().across.unknown_forms.contains(long_form);
+            || self.unit.state().known().is_unknown_form(long_form);
         if is_short { most.min(Capacity::MAX_BLOCKS.into()) } else { most }
     }
 
