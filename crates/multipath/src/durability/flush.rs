@@ -52,7 +52,6 @@ impl Durability {
 
     /// The unit could not write to its medium, which counts as a loss already. No other flush can vouch for what this one was
     /// for.
-    #[expect(clippy::needless_pass_by_value, reason = "the flush has ended")]
     pub fn fail_flush(&mut self, flush: Flush) {
         drop(flush);
         self.oldest.flushing = None;

@@ -146,7 +146,7 @@ impl Unit {
                 Meaning::GivenUp
             }
             // It has moved data, or had no status for longer than a unit attention takes.
-            _ => {
+            TaskError::TimedOut | TaskError::DataDigest | _ => {
                 self.on_hidden_report(path);
                 Meaning::Nothing
             }
