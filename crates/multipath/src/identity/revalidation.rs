@@ -96,7 +96,8 @@ impl Revalidation {
     /// others are given up.
     pub(super) const fn may_be_two_since(&self, shared: SharedReasons, before: Before) -> bool {
         let given_up = self.given_up - before.given_up;
-        let reported = (self.reasons(shared).0 - before.resolved).saturating_sub(given_up);
+        let reasons = self.reasons(shared).0.saturating_sub(before.resolved);
+        let reported = reasons.saturating_sub(given_up);
         reported > 1 || reported == 1 && given_up > 0
     }
 }
