@@ -226,11 +226,9 @@ pub use session::Session;
 pub use session::discovered_target::DiscoveredTarget;
 pub use session::path_check::PathCheck;
 pub use shaper::Shaper;
-pub use state::capacity::Capacity;
 pub use state::counters::{KindStats, RequestStats};
 pub use state::latency::Latency;
 pub use state::notices::Notices;
-pub use state::profile::Profile;
 pub use state::session_key::SessionKey;
 pub use state::unit_changes::{UnitChange, UnitChanges};
 pub use traffic_class::TrafficClass;
@@ -239,6 +237,8 @@ pub use unit::port_groups::TargetPort;
 pub use url::{Url, UrlError};
 
 pub use bytes;
+#[doc(inline)]
+pub use iscsi_multipath::{Capacity, Profile};
 pub use iscsi_pdu::keys::{TextError, printable};
 pub use iscsi_pdu::{
     AsyncEvent, Cid, DecodeError, Digest, FunctionResponse, IscsiName, Isid, Itt, LoginStatus,

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi_multipath::Begun;
+use iscsi_multipath::{Begun, Profile};
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction, Tsih};
 use iscsi_session::{Command, Completion, Config, Entropy, Negotiated, Stats, decode_send_targets};
@@ -35,7 +35,6 @@ use crate::session::discovered_target::DiscoveredTarget;
 use crate::state::budget::{Budget, Permit};
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
-use crate::state::profile::Profile;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;

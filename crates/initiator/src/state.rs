@@ -3,7 +3,6 @@
 
 pub(crate) mod budget;
 pub(crate) mod cancellation;
-pub(crate) mod capacity;
 pub(crate) mod counters;
 pub(crate) mod flushing;
 pub(crate) mod isids;
@@ -11,7 +10,6 @@ pub(crate) mod latency;
 pub(crate) mod loss_cursor;
 pub(crate) mod notices;
 pub(crate) mod outstanding;
-pub(crate) mod profile;
 pub(crate) mod range_locks;
 pub(crate) mod read_buffers;
 pub(crate) mod registration;

@@ -1,14 +1,20 @@
 //! Whether a path still leads to the unit that it led to, and what the unit is by now.
 
+mod blocks;
+mod capacity;
 mod forms;
 mod medium;
 mod name;
+mod profile;
 mod revalidation;
 mod size;
 mod transitions;
 
+pub use blocks::{BlockError, Blocks};
+pub use capacity::{Capacity, check_block_size, short_capacity, short_capacity_now};
 pub use forms::UnknownForms;
 pub use name::{Mismatch, Model, UnitAddress, UnitName, Unproven};
+pub use profile::{Answers, Pages, Profile, max_transfer, unmapped_reads_zeros};
 pub use revalidation::{Reasons, SharedReasons, Verdict};
 pub use size::{RangeError, Resized, SizeQuestion};
 pub use transitions::Transitions;

@@ -14,8 +14,10 @@ mod unit;
 pub use commands::CommandNumber;
 pub use durability::{Durability, Epoch, Flush, FlushEstimate, FlushRank, LossCount, WitnessRank};
 pub use identity::{
-    Identity, KnownUnit, Mismatch, Model, RangeError, Reasons, Resized, SharedReasons,
-    SizeQuestion, Transitions, UnitAddress, UnitName, UnknownForms, Unproven, Verdict,
+    Answers, BlockError, Blocks, Capacity, Identity, KnownUnit, Mismatch, Model, Pages, Profile,
+    RangeError, Reasons, Resized, SharedReasons, SizeQuestion, Transitions, UnitAddress, UnitName,
+    UnknownForms, Unproven, Verdict, check_block_size, max_transfer, short_capacity,
+    short_capacity_now, unmapped_reads_zeros,
 };
 pub use ids::PathId;
 pub use unit::{

@@ -18,6 +18,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iscsi_multipath::{Capacity, Profile};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
 use iscsi_session::{Completion, Payload};
@@ -43,9 +44,7 @@ use crate::multipath::report::Report;
 use crate::multipath::spread::Spread;
 use crate::runtime;
 use crate::session::Session;
-use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
-use crate::state::profile::Profile;
 use crate::unit::transfer::{Expected, Transfer};
 
 /// A logical unit as an array of bytes.
@@ -105,7 +104,7 @@ pub struct Disk {
 
 impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
-        let max_transfer = profile.max_transfer_of(unit.session().max_transfer());
+        let max_transfer = iscsi_multipath::max_transfer(&profile, unit.session().max_transfer());
         let span = span(unit.session().target(), Some(unit.lun()));
         let report = Arc::new(Report::within(span));
         report.settle_for_one("a disk of one session");
@@ -191,7 +190,7 @@ impl Disk {
     /// most what the unit takes.
     #[must_use]
     pub fn with_max_transfer(mut self, bytes: usize) -> Self {
-        self.max_transfer = self.profile.max_transfer_of(bytes);
+        self.max_transfer = iscsi_multipath::max_transfer(&self.profile, bytes);
         self
     }
 
@@ -434,7 +433,7 @@ impl Disk {
     /// sessions a write is shared out as well, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
-        self.profile.max_transfer_of(max).min(self.longest_shaped())
+        iscsi_multipath::max_transfer(&self.profile, max).min(self.longest_shaped())
     }
 
     /// What the blocks hold before a range and after it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::{Mismatch, UnitName};
+use iscsi_multipath::{Mismatch, UnitName, check_block_size};
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
 use tokio::time::{Instant, sleep};
@@ -121,7 +121,8 @@ impl Opener {
         let mut path = Path::new(unit, portal);
         match capacity {
             Ok(capacity) => {
-                known.capacity.check_block_size(capacity.block_size)?;
+                check_block_size(&known.capacity, &capacity)
+                    .map_err(|why| path.unit.error_of(why))?;
                 path.unit.state().learn_size(question, &capacity);
             }
             // It is asked before anything is sent there, once its port serves the unit.
@@ -458,7 +459,8 @@ impl Opener {
         let profile = unit.profile().await?;
         self.check(portal, expected, unit.recognize_by(&expected.name, &profile))?;
         let known = expected.like.profile().await?;
-        known.capacity.check_block_size(profile.capacity.block_size)?;
+        let is_alike = check_block_size(&known.capacity, &profile.capacity);
+        is_alike.map_err(|why| unit.error_of(why))?;
         // Another session may have found another unit since this one was asked.
         let state = old.state().shared_with_another_session(&profile, asked_at);
         if !expected.name.is_reported() {

@@ -3,17 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use iscsi_multipath::{
-    Begun, CommandEnd, CommandFacts, CommandNumber, KnownUnit, PathId, Reasons, SharedReasons,
-    SizeQuestion, Unit, Verdict,
+    Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, KnownUnit, PathId, Profile, Reasons,
+    SharedReasons, SizeQuestion, Unit, Verdict,
 };
 use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
 use crate::completion::attention_of;
-use crate::state::capacity::Capacity;
 use crate::state::outstanding::Outstanding;
-use crate::state::profile::Profile;
 use crate::state::registration::Membership;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_lock::{UnitGuard, UnitLock};

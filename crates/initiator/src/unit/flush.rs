@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use iscsi_multipath::{CommandNumber, is_write_failure};
+use iscsi_multipath::{Blocks, CommandNumber, is_write_failure};
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use iscsi_session::{Completion, TaskError};
 use tokio::time::timeout;
@@ -89,7 +89,7 @@ impl LogicalUnit {
         if profile.write_cache != Some(false) {
             self.state.found_cache();
         }
-        let cdb = profile.capacity.flush_command();
+        let cdb = Blocks(&profile.capacity).flush();
         let mut transfer = Transfer::query(cdb, 0).with_proof();
         // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests that hold the
         // budget may wait for that path.

@@ -1,11 +1,10 @@
 //! The questions by which a unit is recognized, and what their answers mean for a disk.
 
-use iscsi_multipath::{Mismatch, Model, UnitAddress, UnitName, Verdict};
+use iscsi_multipath::{Mismatch, Model, Profile, UnitAddress, UnitName, Verdict};
 use iscsi_pdu::scsi::vpd::UnitSerialNumber;
 
 use crate::completion::tolerate;
 use crate::error::Error;
-use crate::state::profile::Profile;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe::identification;
 use crate::url::portal_name;
@@ -58,7 +57,7 @@ impl LogicalUnit {
     }
 
     /// The error of a path that must not be used any more.
-    pub(super) fn error_of(&self, verdict: Verdict) -> Error {
+    pub(crate) fn error_of(&self, verdict: Verdict) -> Error {
         match verdict {
             Verdict::OtherUnit { expected, found } => {
                 Error::DifferentUnits { portal: self.portal_name(), expected, found }

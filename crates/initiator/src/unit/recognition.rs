@@ -2,14 +2,13 @@
 
 use std::pin::Pin;
 
-use iscsi_multipath::{Mismatch, Verdict};
+use iscsi_multipath::{Mismatch, Profile, Verdict, check_block_size};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
 use crate::state::budget::Budget;
-use crate::state::profile::Profile;
 use crate::unit::identity::{mismatch_error, name_within_a_session};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
@@ -151,9 +150,8 @@ impl LogicalUnit {
             Err(unproven) => return Err(mismatch_error(unproven, &name, self.portal_name())),
         }
         let capacity = capacity?;
-        let (before, now) = (known.capacity.block_size, capacity.block_size);
-        if now != before {
-            return Ok(Err(Verdict::OtherBlockSize { before, now }));
+        if let Err(verdict) = check_block_size(&known.capacity, &capacity) {
+            return Ok(Err(verdict));
         }
         self.state().learn_size(question, &capacity);
         Ok(Ok(()))

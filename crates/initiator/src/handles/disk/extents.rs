@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use iscsi_multipath::unmapped_reads_zeros;
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, LbaStatus, ProvisioningStatus};
 
 use super::Disk;
@@ -70,7 +71,7 @@ impl Disk {
             }
             let block_size = u64::from(self.block_size());
             let lbas = offset / block_size..end.div_ceil(block_size);
-            let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+            let mut runs = Runs::new(lbas, unmapped_reads_zeros(&self.profile));
             if !self.ask(&mut runs, answer_len, false).await? {
                 return Ok(Extent::all_data(offset, len));
             }
@@ -93,7 +94,7 @@ impl Disk {
     /// does not tell. They count only once it is certain which unit told.
     pub(super) fn states(&self, lbas: Range<u64>) -> BoxFuture<'_, Result<Option<States>, Error>> {
         boxed(async move {
-            let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+            let mut runs = Runs::new(lbas, unmapped_reads_zeros(&self.profile));
             for _ in 0..MAX_QUESTIONS {
                 if runs.is_complete() || runs.found.len() >= Extent::MAX_REPORTED {
                     break;
