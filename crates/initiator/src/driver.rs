@@ -252,7 +252,7 @@ impl Driver {
             return;
         };
         self.answers.given();
-        if let (Some(listener), Outcome::Command(result)) = (holds.listener.take(), &outcome)
+        if let (Some(listener), Outcome::Command(result)) = (&mut holds.listener, &outcome)
             && listener.ended(result)
         {
             self.withdraw_doubtful();

@@ -243,7 +243,7 @@ impl Listener {
     }
 
     /// The command has ended. Returns whether the unit may be another one from now on.
-    pub(crate) fn ended(mut self, result: &Result<Completion, TaskError>) -> bool {
+    pub(crate) fn ended(&mut self, result: &Result<Completion, TaskError>) -> bool {
         self.has_ended = true;
         let (unit, number) = (&self.unit, self.begun.number);
         // What is queued is taken back, and then ends by the verdict.
@@ -264,7 +264,6 @@ impl Listener {
         {
             flushes.failed(&unit.known);
         }
-        unit.outstanding.notify();
         effects.may_be_another_unit
     }
 
@@ -278,8 +277,9 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if !self.has_ended {
             self.unit.lock().forget(self.unit.path, self.begun.number);
-            self.unit.outstanding.notify();
         }
+        // Not before: the caller of the command is woken first.
+        self.unit.outstanding.notify();
     }
 }
 
@@ -297,14 +297,16 @@ mod tests {
     #[test]
     fn it_waits_for_those_that_were_sent_before_and_for_no_other() {
         let unit = Arc::default();
-        let [(_, first), (_, second), (begun, third), (fourth, _)] = [(); 4].map(|()| send(&unit));
+        let [(_, mut first), (_, second), (begun, third), (fourth, _)] =
+            [(); 4].map(|()| send(&unit));
         drop(third);
         let mut before = pin!(unit.ended_before(begun.number));
         let mut context = Context::from_waker(Waker::noop());
         assert!(before.as_mut().poll(&mut context).is_pending());
         drop(second);
         assert!(before.as_mut().poll(&mut context).is_pending());
-        let _calm = first.ended(&Err(TaskError::Closed));
+        assert!(!first.ended(&Err(TaskError::Closed)));
+        drop(first);
         assert!(before.as_mut().poll(&mut context).is_ready());
         assert!(pin!(unit.ended_before(fourth.number)).poll(&mut context).is_ready());
         assert!(unit.next_command() > fourth.number);
