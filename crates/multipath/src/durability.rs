@@ -32,11 +32,13 @@ use reports::Reports;
 /// - A deferred error (SPC-4 §4.5.5) is a loss, and so is a flush that fails on the medium: the unit need not try again what it
 ///   could not write. It reports a failed flush only to the session that has sent it, although SYNCHRONIZE CACHE is about what
 ///   all have written. Another disk with the same unit has to be informed ([`on_lost_writes`](Self::on_lost_writes)).
-/// - A flush that is abandoned leaves its writes unflushed.
+/// - A flush counts once all commands have ended that its session sent before it: a report may have come with any of them
+///   ([`Unit::have_ended_before`](crate::Unit::have_ended_before)). A flush that is abandoned leaves its writes unflushed.
 /// - Each handle of a disk reports each loss once, as Linux does for each open file (`errseq_t`).
 ///
 /// What another initiator's failed flush costs is unknown. So is what a flush costs that fails on the medium and loses its
-/// answer with its session: every session that is lost during a flush would be a loss.
+/// answer with its session: every session that is lost during a flush would be a loss. And no report tells what a cache has lost
+/// that was switched on, and off again after a loss of power, between two commands.
 #[derive(Clone, Debug)]
 pub struct Durability {
     now: Epoch,

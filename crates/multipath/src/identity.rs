@@ -34,11 +34,12 @@ use size::Size;
 /// revalidation. Until then, nothing is sent to it but those questions, and a command that has ended with GOOD meanwhile does
 /// not count. It does not count either if two such reasons came since it began: another unit may have come and gone.
 ///
-/// - Each path has its own reasons, since the unit reports to each session. A path that leads to another unit, or to blocks of
+/// - Each path has its own reasons, since the unit reports to each session. What it reports while it is asked after a reconnect
+///   counts as well ([`Unit::merge`](crate::Unit::merge)), since it is not repeated. A path that leads to another unit, or to blocks of
 ///   another size, is never used again, and its verdict is a reason for all other paths.
 /// - Only another name of the same type proves another unit ([`UnitName`]).
 /// - A unit whose medium can be removed (RMB) keeps its name with each medium. After NOT READY TO READY CHANGE, nothing is sent
-///   to it any more, over any path.
+///   to it any more, over any path, as Linux has it.
 /// - A unit may grow and shrink while it is used. Each answer to READ CAPACITY counts, in the order of the questions.
 #[derive(Clone, Debug)]
 pub struct Identity {

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::{Begun, Unit, UnknownForms};
+use iscsi_multipath::{Begun, Transitions, Unit, UnknownForms};
 
 use crate::state::unit_changes::ChangeLog;
 
@@ -31,6 +31,7 @@ struct Copies {
     revision: AtomicU64,
     attentions: AtomicU64,
     unknown_forms: AtomicU32,
+    transitions: AtomicU32,
     needs_revalidation: AtomicBool,
 }
 
@@ -61,6 +62,11 @@ impl UnitLock {
     pub(crate) fn is_unknown_form(&self, operation_code: u8) -> bool {
         let bits = self.copies.unknown_forms.load(Ordering::Acquire);
         UnknownForms::from_bits(bits).contains(operation_code)
+    }
+
+    /// How long a port may take to change its state.
+    pub(crate) fn transitions(&self) -> Transitions {
+        Transitions::from_bits(self.copies.transitions.load(Ordering::Acquire))
     }
 
     /// Whether some path may have to ask which unit it is; which one, the lock says.
@@ -94,9 +100,11 @@ impl Copies {
                 copy.store(now, Ordering::Release);
             }
         }
-        let forms = identity.unknown_forms.to_bits();
-        if self.unknown_forms.load(Ordering::Relaxed) != forms {
-            self.unknown_forms.store(forms, Ordering::Release);
+        let forms = (&self.unknown_forms, identity.unknown_forms.to_bits());
+        for (copy, now) in [forms, (&self.transitions, identity.transitions.to_bits())] {
+            if copy.load(Ordering::Relaxed) != now {
+                copy.store(now, Ordering::Release);
+            }
         }
     }
 }

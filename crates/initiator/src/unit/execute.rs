@@ -107,7 +107,7 @@ impl LogicalUnit {
     /// How long a command of a unit alone is sent again.
     pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
-        let usual = self.state.lock().identity.transitions.limit(retry.transition_patience);
+        let usual = self.state.known().transitions().limit(retry.transition_patience);
         Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 

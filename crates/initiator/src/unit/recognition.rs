@@ -101,7 +101,7 @@ impl LogicalUnit {
         let (begun, mut pauses) = (Instant::now(), Pauses::new(&policy.retry));
         // What waits for the answer may hold the whole budget of the others.
         let mut unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
-        if state.lock().identity.transitions.has_other_ports() {
+        if state.known().transitions().has_other_ports() {
             unit = unit.through_one_of_several_ports();
         }
         loop {

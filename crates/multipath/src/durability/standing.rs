@@ -1,4 +1,4 @@
-//! Which session had better flush, and which one is the best witness.
+//! Which session should flush for all, and which one is the best witness.
 
 use std::cmp::Reverse;
 

@@ -194,7 +194,7 @@ fn another_session_vouches_for_one_that_may_have_missed_a_report() {
         write(&mut unit, FIRST);
         unit.on_uncertain_end(FIRST);
         let [first, second] = [FIRST, SECOND].map(|path| unit.flush_rank(path));
-        assert!(first.may_know_reset && !second.may_know_reset, "the second one had better flush");
+        assert!(first.may_know_reset && !second.may_know_reset, "the second one should flush");
         if is_reset {
             unit.on_reset(SECOND);
         } else if is_uncertain {

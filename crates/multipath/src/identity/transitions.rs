@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// How long is waited for a port that changes its asymmetric access state.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Transitions {
-    /// IMPLICIT TRANSITION TIME, if the unit reports it (SPC-4 §6.37).
-    reported: Option<Duration>,
+    /// IMPLICIT TRANSITION TIME in seconds (SPC-4 §6.37); 0 if the unit does not report it.
+    reported: u8,
     /// Another port may serve the unit, and is tried before this one is waited for.
     are_cut_short: bool,
     has_other_ports: bool,
@@ -18,8 +18,7 @@ impl Transitions {
 
     /// The unit has reported its time, in seconds, or none. Zero stands for none.
     pub fn on_report(&mut self, seconds: Option<u8>) {
-        let seconds = seconds.filter(|seconds| *seconds > 0);
-        self.reported = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        self.reported = seconds.unwrap_or(0);
     }
 
     /// Sets whether another port is tried soon.
@@ -37,9 +36,24 @@ impl Transitions {
         self.has_other_ports
     }
 
+    /// All of it in one number.
+    pub fn to_bits(self) -> u32 {
+        let [cut, others] = [self.are_cut_short, self.has_other_ports].map(u32::from);
+        u32::from(self.reported) | cut << 8 | others << 9
+    }
+
+    /// What [`to_bits`](Self::to_bits) has returned.
+    pub const fn from_bits(bits: u32) -> Self {
+        let [reported, flags, ..] = bits.to_le_bytes();
+        Self { reported, are_cut_short: flags & 1 != 0, has_other_ports: flags & 2 != 0 }
+    }
+
     /// How long is waited; `usual` where the unit reports no time.
     pub fn limit(&self, usual: Duration) -> Duration {
-        let limit = self.reported.unwrap_or(usual);
+        let limit = match self.reported {
+            0 => usual,
+            seconds => Duration::from_secs(seconds.into()),
+        };
         if self.are_cut_short { limit.min(Self::SHORT) } else { limit }
     }
 }
@@ -56,8 +70,11 @@ mod tests {
         transitions.on_report(Some(60));
         assert_eq!(transitions.limit(usual), Duration::from_secs(60));
         transitions.cut_short(true);
+        assert_eq!(Transitions::from_bits(transitions.to_bits()), transitions);
         assert_eq!(transitions.limit(usual), short);
         transitions.cut_short(false);
+        transitions.add_other_ports();
+        assert_eq!(Transitions::from_bits(transitions.to_bits()), transitions);
         transitions.on_report(Some(0));
         assert_eq!(transitions.limit(usual), usual);
     }
