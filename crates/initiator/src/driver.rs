@@ -248,9 +248,11 @@ impl Driver {
 
     /// Passes the end of a request on to its caller.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
-        let Some(Pending { name, answer, holds, .. }) = self.pending.remove(&itt) else { return };
+        let Some(Pending { name, answer, mut holds, .. }) = self.pending.remove(&itt) else {
+            return;
+        };
         self.answers.given();
-        if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome)
+        if let (Some(listener), Outcome::Command(result)) = (&mut holds.listener, &outcome)
             && listener.ended(result)
         {
             self.withdraw_doubtful();

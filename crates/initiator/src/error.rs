@@ -15,8 +15,8 @@ mod session;
 use std::io;
 use std::ops::Range;
 
-use iscsi_multipath::Access;
 use iscsi_multipath::requests::end::End;
+use iscsi_multipath::{Access, BlockError};
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
@@ -491,6 +491,17 @@ impl From<Error> for io::Error {
     /// then `downcast_ref` return it.
     fn from(error: Error) -> Self {
         Self::new(error.kind().into(), error)
+    }
+}
+
+impl From<BlockError> for Error {
+    fn from(error: BlockError) -> Self {
+        match error {
+            BlockError::NotWhole { len, block_size } => Self::NotWholeBlocks { len, block_size },
+            BlockError::OutOfRange { offset, len, capacity } => {
+                Self::OutOfRange { offset, len, capacity }
+            }
+        }
     }
 }
 

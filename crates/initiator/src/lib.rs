@@ -231,11 +231,9 @@ pub use session::Session;
 pub use session::discovered_target::DiscoveredTarget;
 pub use session::path_check::PathCheck;
 pub use shaper::Shaper;
-pub use state::capacity::Capacity;
 pub use state::counters::{KindStats, RequestStats};
 pub use state::latency::Latency;
 pub use state::notices::Notices;
-pub use state::profile::Profile;
 pub use state::session_key::SessionKey;
 pub use state::unit_changes::{UnitChange, UnitChanges};
 pub use traffic_class::TrafficClass;
@@ -245,6 +243,8 @@ pub use url::{Url, UrlError};
 
 pub use bytes;
 pub use iscsi_block_device as device;
+#[doc(inline)]
+pub use iscsi_multipath::{Capacity, Profile};
 pub use iscsi_pdu::{IscsiName, TargetAddress, TaskFunction};
 pub use iscsi_session::{
     Chap, Command, Completion, DigestOffer, Negotiated, Notice, Offer, Payload, Secret,

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use iscsi_multipath::{Begun, Profile};
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction, Tsih};
 use iscsi_session::{Command, Completion, Config, Entropy, Negotiated, Stats, decode_send_targets};
@@ -34,8 +35,6 @@ use crate::session::discovered_target::DiscoveredTarget;
 use crate::state::budget::{Budget, Permit};
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
-use crate::state::outstanding::CommandNumber;
-use crate::state::profile::Profile;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
@@ -495,15 +494,15 @@ impl Session {
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
         heeds_doubts: bool,
-    ) -> (CommandNumber, Waiter<'_, Completion>) {
-        let (number, waiter) = unit.outstanding.send(|number| {
+    ) -> (Begun, Waiter<'_, Completion>) {
+        let (begun, waiter) = unit.send(|begun| {
             let command = command();
-            let listener = Some(Listener::new(unit, number, &command.cdb));
+            let listener = Some(Listener::new(unit, begun, &command.cdb));
             let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
             let request = |answer| Request::Command(command, answer);
             Waiter::start(&self.driver, &self.shared, holds, request)
         });
         // Others may hand theirs over meanwhile.
-        (number, waiter.sent())
+        (begun, waiter.sent())
     }
 }

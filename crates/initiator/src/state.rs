@@ -1,29 +1,23 @@
 //! What outlives a request: what is known of a unit, what is being written, what was not flushed, how
 //! much may be under way, and what is counted.
 
-pub(crate) mod across_sessions;
-pub(crate) mod attentions;
 pub(crate) mod budget;
 pub(crate) mod cancellation;
-pub(crate) mod capacity;
 pub(crate) mod counters;
-pub(crate) mod doubts;
 pub(crate) mod fencing;
+pub(crate) mod flushing;
 pub(crate) mod isids;
 pub(crate) mod latency;
-pub(crate) mod medium;
+pub(crate) mod loss_cursor;
 pub(crate) mod notices;
 pub(crate) mod outstanding;
-pub(crate) mod profile;
 pub(crate) mod range_locks;
 pub(crate) mod read_buffers;
 pub(crate) mod segment_limits;
 pub(crate) mod session_key;
-pub(crate) mod size;
-pub(crate) mod unflushed;
 pub(crate) mod unit_changes;
 pub(crate) mod unit_flushes;
+pub(crate) mod unit_lock;
 pub(crate) mod unit_registry;
 pub(crate) mod unit_state;
 pub(crate) mod waiters;
-pub(crate) mod writes;

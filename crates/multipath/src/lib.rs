@@ -5,7 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod by_path;
+mod commands;
+mod durability;
 pub mod fencing;
+mod identity;
 mod idle_poll;
 mod ids;
 pub mod paths;
@@ -16,8 +20,20 @@ pub mod requests;
 mod review_pace;
 mod slab;
 pub mod topology;
+mod unit;
 
 pub use access::{Access, Priority};
+pub use commands::CommandNumber;
+pub use durability::{Durability, Epoch, Flush, FlushEstimate, FlushRank, LossCount, WitnessRank};
+pub use identity::{
+    Answers, BlockError, Blocks, Capacity, Identity, KnownUnit, Mismatch, Model, Pages, Profile,
+    RangeError, Reasons, Resized, SharedReasons, SizeQuestion, Transitions, UnitAddress, UnitName,
+    UnknownForms, Unproven, Verdict, check_block_size, max_transfer, short_capacity,
+    short_capacity_now, unmapped_reads_zeros,
+};
 pub use idle_poll::IdlePoll;
 pub use ids::{PathId, PortalId};
 pub use review_pace::ReviewPace;
+pub use unit::{
+    Begun, CommandEnd, CommandFacts, Effects, Reported, Unit, is_write_failure, may_be_another_unit,
+};

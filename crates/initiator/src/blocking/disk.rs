@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use iscsi_multipath::Profile;
 use tokio::time::timeout;
 
 use crate::blocking::runtime::Runtime;
@@ -11,7 +12,6 @@ use crate::device::Extent;
 use crate::error::Error;
 use crate::multipath::spread::Spread;
 use crate::multipath::stats::DiskStats;
-use crate::state::profile::Profile;
 
 /// The last handle waits so long for the logout.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);

@@ -56,7 +56,7 @@ pub(crate) struct Holds {
 impl Holds {
     /// Whether it must not be sent before the unit has been asked which one it is.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.heeds_doubts && self.listener.as_ref().is_some_and(Listener::is_in_doubt)
+        self.heeds_doubts && self.listener.as_ref().is_some_and(Listener::needs_revalidation)
     }
 }
 

@@ -18,6 +18,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iscsi_multipath::{Capacity, Profile};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
 use iscsi_session::{Completion, Payload};
@@ -29,8 +30,8 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
+use crate::state::loss_cursor::SeenLosses;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
-use crate::state::unflushed::SeenLosses;
 use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
@@ -42,9 +43,7 @@ use crate::multipath::report::Report;
 use crate::multipath::spread::Spread;
 use crate::runtime;
 use crate::session::Session;
-use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
-use crate::state::profile::Profile;
 use crate::unit::transfer::{Expected, Transfer};
 use iscsi_multipath::paths::Credit;
 
@@ -105,7 +104,7 @@ pub struct Disk {
 
 impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
-        let max_transfer = profile.max_transfer_of(unit.session().max_transfer());
+        let max_transfer = iscsi_multipath::max_transfer(&profile, unit.session().max_transfer());
         let span = span(unit.session().target(), Some(unit.lun()));
         let report = Arc::new(Report::within(span));
         report.settle_for_one("a disk of one session");
@@ -113,7 +112,7 @@ impl Disk {
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
         let paths = Paths::new(path, Credit::UNLIMITED, budget, policy, Arc::clone(&report));
         let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
-        unit.state().unflushed.flush_with(flushes);
+        unit.state().flush_with(flushes);
         Self {
             unit,
             paths,
@@ -158,7 +157,7 @@ impl Disk {
     /// beyond the end of a unit that has shrunk fails with [`Error::CapacityChanged`].
     #[doc(alias = "resize")]
     pub fn capacity(&self) -> u64 {
-        self.unit.state().across.size.bytes(&self.capacity)
+        self.unit.state().known().size()
     }
 
     /// Subscribes to later changes of the unit: another capacity, another name, other units of the target, other
@@ -174,7 +173,7 @@ impl Disk {
     /// ```
     #[doc(alias = "events")]
     pub fn changes(&self) -> UnitChanges {
-        self.unit.state().across.changes.follow()
+        self.unit.state().known().changes.follow()
     }
 
     /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no extra read.
@@ -191,7 +190,7 @@ impl Disk {
     /// most what the unit takes.
     #[must_use]
     pub fn with_max_transfer(mut self, bytes: usize) -> Self {
-        self.max_transfer = self.profile.max_transfer_of(bytes);
+        self.max_transfer = iscsi_multipath::max_transfer(&self.profile, bytes);
         self
     }
 
@@ -288,7 +287,7 @@ impl Disk {
     /// not the first value.
     #[doc(alias("UNIT ATTENTION", "cache invalidation"))]
     pub fn attentions(&self) -> u64 {
-        self.unit.state().across.attentions.count()
+        self.unit.state().known().attentions()
     }
 
     /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans. The
@@ -433,7 +432,7 @@ impl Disk {
     /// sessions a write is shared out as well, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
-        self.profile.max_transfer_of(max).min(self.longest_shaped())
+        iscsi_multipath::max_transfer(&self.profile, max).min(self.longest_shaped())
     }
 
     /// What the blocks hold before a range and after it.

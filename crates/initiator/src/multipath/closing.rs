@@ -179,7 +179,7 @@ impl Supervisor {
     pub(super) async fn settle_for_others(&mut self) {
         // Nobody waits for sessions that are still being opened, or let go.
         self.tasks.events.abort_all();
-        let is_shared = |lost: &Lost| lost.path().unit.state().unflushed.is_unit_of_another_disk();
+        let is_shared = |lost: &Lost| lost.path().unit.state().is_unit_of_another_disk();
         while let Some(next) = self.wait_to_settle(is_shared, self.opener.node.may_open_disks()) {
             sleep_until(next).await;
             self.settle_later();

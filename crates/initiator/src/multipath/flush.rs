@@ -1,6 +1,5 @@
 //! A flush over several sessions.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +70,7 @@ impl Paths<Path> {
             alone.iter_mut().for_each(|grant| grant.uncount(None));
             let (counting, begun) = (Counting::begin(self, id), now());
             let written = self.written();
-            let covered = self.lock().flushes.covered(written);
+            let covered = self.lock().flushes.estimate.covered(written);
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
             let (patience, permit) = (LogicalUnit::patience_of_a_path, Some(Arc::clone(&permit)));
@@ -81,7 +80,7 @@ impl Paths<Path> {
                 let took = now().saturating_duration_since(begun);
                 let round_trip = path.unit.session().of_plan(|plan| plan.link.round_trip());
                 let own = took.saturating_sub(round_trip.unwrap_or_default());
-                self.lock().flushes.ended(written, covered, own);
+                self.lock().flushes.estimate.on_end(written, covered, own);
                 self.witness_has_spoken();
                 return Ok(());
             };
@@ -114,9 +113,9 @@ impl Paths<Path> {
     /// end the only session first waits for a second one.
     async fn own_path(&self, requirements: Requirements) -> Result<Option<Grant<Path>>, Error> {
         let written = self.written();
-        let covered = self.lock().flushes.covered(written);
+        let covered = self.lock().flushes.estimate.covered(written);
         self.await_session_for_flush(covered).await;
-        let may_be_long = self.lock().flushes.may_be_long(covered);
+        let may_be_long = self.lock().flushes.estimate.may_be_long(covered);
         if !requirements.is_alone && !may_be_long {
             return Ok(None);
         }
@@ -125,7 +124,7 @@ impl Paths<Path> {
 
     /// Whether flushes take long, so that one had better not wait for the writes on its path.
     pub(super) fn has_slow_flushes(&self) -> bool {
-        self.lock().flushes.is_slow()
+        self.lock().flushes.estimate.is_slow()
     }
 
     /// All that was written, bytes.
@@ -139,15 +138,16 @@ impl Paths<Path> {
     fn witness(&self) -> Option<(PathId, Path)> {
         let (state, now) = (self.lock(), now());
         let rank = |(id, path): &&(PathId, Path)| {
-            let unflushed = &path.unit.state().unflushed;
+            let unit = path.unit.state();
+            let rank = unit.lock().durability.flush_rank(unit.path());
             (
                 state.selector.is_closing(*id) || state.selector.is_alone(*id),
                 state.selector.is_silent(*id, now),
                 !state.selector.access(*id).is_some_and(Access::serves),
-                !unflushed.is_witness(),
-                unflushed.was_told(),
+                !rank.is_witness,
+                rank.may_know_reset,
                 state.selector.is_held_up(*id, now),
-                Reverse(unflushed.last_told()),
+                rank.last_reset,
                 state.selector.in_flight(*id),
             )
         };

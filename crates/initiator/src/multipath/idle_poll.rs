@@ -1,25 +1,27 @@
 //! The question to the unit of an idle disk ([`Options::poll`](crate::Options::poll)).
 
-use iscsi_multipath::PathId;
+use iscsi_multipath::{CommandNumber, PathId};
 use iscsi_pdu::scsi::{Cdb, SenseKey};
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
 use crate::state::budget::Budget;
-use crate::state::outstanding::CommandNumber;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::MAX_ATTENTIONS;
 
 /// The next command of each session.
 pub(super) fn next_commands(paths: &Paths<Path>) -> Vec<(PathId, CommandNumber)> {
     let open = paths.open().into_iter();
-    open.map(|(id, path)| (id, path.unit.state().outstanding.next())).collect()
+    open.map(|(id, path)| (id, path.unit.state().next_command())).collect()
 }
 
 /// Whether no request waits, and no command is in flight.
 pub(super) fn is_quiet(paths: &Paths<Path>) -> bool {
-    let is_answered = |path: &Path| path.unit.state().outstanding.are_none();
+    let is_answered = |path: &Path| {
+        let state = path.unit.state();
+        state.lock().is_idle(state.path())
+    };
     paths.open().iter().all(|(_, path)| is_answered(path)) && !paths.look_again()
 }
 

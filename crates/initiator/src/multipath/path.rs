@@ -97,7 +97,7 @@ impl Carrier for Path {
     }
 
     fn may_have_missed(&self) {
-        self.unit.state().across.attentions.add();
+        self.unit.state().lock().identity.add_attention();
     }
 
     fn count_retry(&self) {

@@ -23,7 +23,7 @@ impl Supervisor {
         }
         paths.supervise_ports();
         if let Some(expected) = self.expected.get() {
-            expected.like.state().across.transitions.follow_other_ports();
+            expected.like.state().lock().identity.transitions.add_other_ports();
         }
     }
 
@@ -68,7 +68,8 @@ impl Supervisor {
         match answer {
             Ok(answer) => {
                 self.port_groups.answered(id, &answer, now());
-                path.unit.state().across.transitions.learn(answer.groups.implicit_transition_time);
+                let time = answer.groups.implicit_transition_time;
+                path.unit.state().lock().identity.transitions.on_report(time);
             }
             Err(error) => {
                 if self.port_groups.not_answered(id, no_answer(&error), now()) {

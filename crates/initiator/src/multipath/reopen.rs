@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::PortalId;
 use iscsi_multipath::reconnect::{LostSession, Reconnect, Step};
 use iscsi_multipath::topology::Why;
+use iscsi_multipath::{Mismatch, PortalId, UnitName, check_block_size};
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
 use tokio::time::{Instant, sleep_until};
@@ -25,7 +25,7 @@ use crate::session::Session;
 use crate::session::node::{HostEntropy, Node};
 use crate::state::budget::Budget;
 use crate::state::session_key::SessionKey;
-use crate::unit::identity::{Doubt, Identity};
+use crate::unit::identity::mismatch_error;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
 use crate::url::{Url, portal_name};
@@ -47,7 +47,7 @@ pub(crate) struct Opener {
 /// What a further session must lead to.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedUnit {
-    pub(crate) identity: Identity,
+    pub(crate) name: UnitName,
     /// The unit through the first session: what is known of it, and what is being written.
     pub(crate) like: LogicalUnit,
 }
@@ -125,23 +125,25 @@ impl Opener {
         let expected = known(expected).await;
         let known = expected.like.profile().await?;
         let like = expected.like.state();
-        let state = like.shared_with_another_session(&known, like.doubts.count_across());
+        let asked_at = like.lock().identity.shared_reasons();
+        let state = like.shared_with_another_session(&known, asked_at);
         let unit = session.adopt_unit(expected.like.lun(), state);
-        let question = unit.state().across.size.ask();
+        let question = unit.state().ask_size();
         let asked = unit.through_one_of_several_ports();
         let capacity = probe::capacity_now(&asked, &known.capacity);
-        let (found, capacity) = tokio::join!(expected.identity.ask(&asked), capacity);
+        let (found, capacity) = tokio::join!(asked.ask_name(&expected.name), capacity);
         self.check(portal, &expected, found?)?;
         let mut path = Path::new(unit, portal);
         match capacity {
             Ok(capacity) => {
-                known.capacity.check_block_size(capacity.block_size)?;
+                check_block_size(&known.capacity, &capacity)
+                    .map_err(|why| path.unit.error_of(why))?;
                 path.unit.state().learn_size(question, &capacity);
             }
             // It is asked before anything is sent there, once its port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
                 path = path.refused_by_port(error.refusing_port().ok_or(error)?);
-                path.unit.state().doubts.raise();
+                path.unit.state().add_reason();
             }
             Err(error) => return Err(error),
         }
@@ -440,19 +442,20 @@ impl Opener {
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let unit = session.logical_unit(old.lun());
-        let question = old.state().across.size.ask();
-        let doubts = old.state().doubts.count_across();
+        let question = old.state().ask_size();
+        let asked_at = old.state().lock().identity.shared_reasons();
         let profile = unit.profile().await?;
-        self.check(portal, expected, expected.identity.recognize(&unit, &profile))?;
+        self.check(portal, expected, unit.recognize_by(&expected.name, &profile))?;
         let known = expected.like.profile().await?;
-        known.capacity.check_block_size(profile.capacity.block_size)?;
+        let is_alike = check_block_size(&known.capacity, &profile.capacity);
+        is_alike.map_err(|why| unit.error_of(why))?;
         // Another session may have found another unit since this one was asked.
-        let state = old.state().shared_with_another_session(&profile, doubts);
-        if !expected.identity.is_a_name() {
-            check_size(state.across.size.bytes(&known.capacity), profile.capacity.bytes())?;
+        let state = old.state().shared_with_another_session(&profile, asked_at);
+        if !expected.name.is_reported() {
+            check_size(state.known().size(), profile.capacity.bytes())?;
         }
         state.learn_size(question, &profile.capacity);
-        state.heed(unit.state());
+        state.merge(unit.state());
         Ok(Path::new(session.adopt_unit(old.lun(), state), portal))
     }
 
@@ -460,9 +463,10 @@ impl Opener {
         &self,
         portal: usize,
         expected: &ExpectedUnit,
-        found: Result<(), Doubt>,
+        found: Result<(), Mismatch>,
     ) -> Result<(), Error> {
-        found.map_err(|doubt| doubt.about(&expected.identity, self.portal_name(portal)))
+        let portal = || self.portal_name(portal);
+        found.map_err(|mismatch| mismatch_error(mismatch, &expected.name, portal()))
     }
 
     pub(crate) fn url_at(&self, portal: usize) -> Url {

@@ -48,7 +48,7 @@ impl Paths<Path> {
         let (only, news) = {
             let mut state = self.lock();
             let [(_, only)] = state.paths.open() else { return };
-            if !state.paths.is_supervised() || !state.flushes.may_be_very_long(covered) {
+            if !state.paths.is_supervised() || !state.flushes.estimate.may_be_very_long(covered) {
                 return;
             }
             let only = only.clone();

@@ -29,8 +29,8 @@ use crate::multipath::reopen::{ExpectedUnitReceiver, Opener};
 use crate::multipath::report::Report;
 use crate::multipath::review::Review;
 use crate::options::sessions::Sessions;
-use crate::state::outstanding::CommandNumber;
 use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
+use iscsi_multipath::CommandNumber;
 use iscsi_multipath::paths::Credit;
 
 /// Supervises the paths as long as there is a handle of the disk.
@@ -325,7 +325,7 @@ fn port_groups(paths: &Paths<Path>, back_off: BackOff) -> (PortGroups, UnitChang
         profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
     paths.follow_access(is_claimed);
     let changes =
-        state.map_or_else(|| ChangeLog::default().follow(), |state| state.across.changes.follow());
+        state.map_or_else(|| ChangeLog::default().follow(), |state| state.known().changes.follow());
     (PortGroups::new(is_claimed, back_off, now()), changes)
 }
 

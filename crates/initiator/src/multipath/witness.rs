@@ -20,8 +20,8 @@ impl Paths<Path> {
         let all = state.paths.open().iter().chain(state.paths.witness());
         let others = all.filter(|(id, path)| *id != flushing && path.unit.session().is_open());
         let witness = others.min_by_key(|(_, path)| {
-            let unflushed = &path.unit.state().unflushed;
-            (unflushed.is_unsure(), unflushed.told_since())
+            let state = path.unit.state();
+            state.lock().durability.witness_rank(state.path())
         });
         witness.map(|(_, path)| path.unit.clone())
     }
@@ -85,5 +85,6 @@ impl Supervisor {
 
 /// Whether a session can still vouch for something.
 fn is_needed(path: &Path) -> bool {
-    path.unit.session().is_open() && path.unit.state().unflushed.is_needed()
+    let state = path.unit.state();
+    path.unit.session().is_open() && state.lock().durability.needs(state.path())
 }

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use iscsi_multipath::Profile;
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::scsi::vpd::Designator;
 
-use crate::state::profile::Profile;
 use crate::state::range_locks::{RangeLocks, WeakRangeLocks};
 use crate::state::unit_flushes::UnitFlushes;
 

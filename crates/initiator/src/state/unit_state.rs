@@ -1,307 +1,328 @@
-//! What all handles of one logical unit know together.
+//! What all handles of one logical unit within a session share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
+use iscsi_multipath::{
+    Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, KnownUnit, PathId, Profile, Reasons,
+    SharedReasons, SizeQuestion, Unit, Verdict,
+};
+use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
-use crate::completion::sense_of;
-use crate::error::Error;
-use crate::state::across_sessions::AcrossSessions;
-use crate::state::capacity::Capacity;
-use crate::state::doubts::Doubts;
+use crate::completion::attention_of;
 use crate::state::fencing::Membership;
-use crate::state::outstanding::{CommandNumber, Outstanding};
-use crate::state::profile::Profile;
-use crate::state::size::SizeQuestion;
-use crate::state::unflushed::Unflushed;
+use crate::state::outstanding::Outstanding;
+use crate::state::unit_flushes::UnitFlushes;
+use crate::state::unit_lock::{UnitGuard, UnitLock};
 
-/// What is known of a logical unit within a session.
+/// One session's part in what is known of a unit: which path it is, and what waits there.
 #[derive(Debug)]
 pub(crate) struct UnitState {
-    pub(crate) across: Arc<AcrossSessions>,
-    pub(crate) unflushed: Unflushed,
-    pub(crate) outstanding: Outstanding,
-    pub(crate) doubts: Doubts,
+    path: PathId,
+    known: Arc<UnitLock>,
+    outstanding: Outstanding,
+    /// The flushes of all disks of the initiator with the unit, once that is known.
+    flushes: OnceLock<Arc<UnitFlushes>>,
+    /// One request asks which unit it is, for all that wait for the answer.
+    revalidation_turn: tokio::sync::Mutex<()>,
     pub(crate) membership: Membership,
     pub(crate) profile: OnceCell<Arc<Profile>>,
 }
 
 impl Default for UnitState {
     fn default() -> Self {
-        let across = Arc::<AcrossSessions>::default();
         Self {
-            profile: OnceCell::default(),
-            unflushed: Unflushed::following(&across),
+            path: Unit::FIRST_PATH,
+            known: Arc::default(),
             outstanding: Outstanding::default(),
-            doubts: Doubts::following(&across),
+            flushes: OnceLock::new(),
+            revalidation_turn: tokio::sync::Mutex::default(),
             membership: Membership::default(),
-            across,
+            profile: OnceCell::default(),
         }
     }
 }
 
 impl UnitState {
-    /// Takes in what the unit tells of earlier writes, and of itself. Says whether it may be another
-    /// unit by that.
-    fn hear(&self, sense: Option<Sense>, synchronizes_cache: bool) -> bool {
-        let Some(sense) = sense else { return false };
-        let is_attention = sense.key == SenseKey::UnitAttention;
-        if is_attention || sense.deferred {
-            tracing::debug!(%sense, "the unit has something to tell");
-            self.across.attentions.add();
-        }
-        if is_attention {
-            self.across.changes.hear(sense.additional);
-        }
-        if is_attention && sense.additional.is_reset() {
-            self.unflushed.reset();
-        } else if is_attention && sense.additional == AdditionalSense::MODE_PARAMETERS_CHANGED {
-            self.unflushed.found_cache();
-        } else if sense.deferred && is_failure(sense.key) {
-            self.unflushed.lost();
-        } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
-            self.unflushed.flush_failed();
-            // What could not be written reads as something else from now on.
-            self.across.attentions.add();
-        }
-        if is_attention && sense.additional == AdditionalSense::NOT_READY_TO_READY_CHANGE {
-            self.hear_of_medium();
-        }
-        // What waits is taken back, and then ends by the verdict.
-        let is_preempted = is_attention && self.membership.on_unit_attention(sense.additional);
-        is_preempted || may_be_another_unit(sense.additional)
+    /// Which path to the unit the session is.
+    pub(crate) const fn path(&self) -> PathId {
+        self.path
     }
 
-    /// The medium may be another one. Before anything is known of the unit, it is the one that will be known.
-    fn hear_of_medium(&self) {
-        let was_known = self.profile.get().is_some_and(|known| known.removable);
-        self.across.medium.may_have_changed(was_known);
+    /// What the sessions of the disk know of the unit.
+    pub(crate) const fn known(&self) -> &Arc<UnitLock> {
+        &self.known
     }
 
-    /// The unit may have told something that nobody heard, and does not tell it again.
-    fn may_have_told(&self) {
-        self.unflushed.may_be_reset();
-        self.across.attentions.add();
+    pub(crate) fn lock(&self) -> UnitGuard<'_> {
+        self.known.lock()
+    }
+
+    /// Waits until no other request asks over this session which unit it is.
+    pub(crate) async fn revalidation_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.revalidation_turn.lock().await
+    }
+
+    /// Begins a command and sends it; no other one is sent in between.
+    pub(crate) fn send<T>(&self, send: impl FnOnce(Begun) -> T) -> (Begun, T) {
+        let _order = self.outstanding.order();
+        let begun = self.lock().begin(self.path);
+        (begun, send(begun))
+    }
+
+    /// The number of the next command: all that were sent so far come before it.
+    pub(crate) fn next_command(&self) -> CommandNumber {
+        self.lock().next_command(self.path)
+    }
+
+    /// Waits until all commands have ended that were sent before this one.
+    pub(crate) async fn ended_before(&self, number: CommandNumber) {
+        let have_ended = || self.lock().have_ended_before(self.path, number);
+        self.outstanding.wait(have_ended).await;
+    }
+
+    /// No status is waited for any more of the commands that were sent before this one.
+    pub(crate) fn give_up_before(&self, number: CommandNumber) {
+        self.lock().give_up_before(self.path, number);
+        self.outstanding.notify();
+    }
+
+    /// The unit has accepted a command in place of which it would have reported a reset.
+    pub(crate) fn accepted(&self, begun: &Begun) {
+        // Mostly an earlier one was accepted, and then nothing changes.
+        if !begun.follows_accepted() {
+            self.lock().durability.accept(self.path, begun.epoch);
+        }
+    }
+
+    /// A write has ended with GOOD.
+    pub(crate) fn wrote(&self, begun: &Begun) {
+        self.lock().durability.on_write(self.path, begun.epoch);
+    }
+
+    /// The unit keeps writes in a volatile cache, or does not report that it has none.
+    pub(crate) fn found_cache(&self) {
+        self.lock().durability.on_cache();
+    }
+
+    /// The unit has reported what it is.
+    pub(crate) fn on_known(&self, profile: &Profile) {
+        let capacity = profile.capacity.bytes();
+        let known = KnownUnit { is_removable: profile.removable, capacity };
+        self.lock().identity.on_known(known);
+    }
+
+    /// Whether the unit was known, and has to be asked again before anything else is sent.
+    pub(crate) fn needs_revalidation(&self) -> bool {
+        self.known.may_need_revalidation() && self.lock().identity.needs_revalidation(self.path)
+    }
+
+    /// Whether the known unit has executed a command that has ended with GOOD.
+    pub(crate) fn is_of_known_unit(&self, begun: &Begun) -> bool {
+        self.known.is_calm_since(begun) || self.lock().is_of_known_unit(self.path, begun)
+    }
+
+    /// There is a reason to ask over this session which unit it is.
+    pub(crate) fn add_reason(&self) {
+        self.lock().identity.add_reason(self.path);
+    }
+
+    /// The reasons so far to ask over this session.
+    pub(crate) fn reasons(&self) -> Reasons {
+        self.lock().identity.reasons(self.path)
+    }
+
+    /// The reasons to ask over this session, if some are not resolved.
+    ///
+    /// # Errors
+    /// Why the unit must not be used any more.
+    pub(crate) fn open_reasons(&self) -> Result<Option<Reasons>, Verdict> {
+        let unit = self.lock();
+        unit.identity.verdict(self.path)?;
+        let is_open = unit.identity.has_reasons(self.path);
+        Ok(is_open.then(|| unit.identity.reasons(self.path)))
+    }
+
+    /// The unit was asked when there had been these reasons, and is still the known one.
+    pub(crate) fn recognized(&self, asked_at: Reasons) {
+        self.lock().identity.on_revalidated(self.path, asked_at);
     }
 
     /// The session leads to another unit, for good.
-    pub(crate) fn found_another(&self, verdict: &Error) {
-        self.doubts.found_another(verdict);
-        self.across.attentions.add();
+    pub(crate) fn found_another(&self, verdict: Verdict) {
+        self.lock().identity.on_another_unit(self.path, verdict);
     }
 
-    /// A unit that was found to be that of before has told its capacity.
+    /// A question for the capacity is about to be sent.
+    pub(crate) fn ask_size(&self) -> SizeQuestion {
+        self.lock().identity.ask_size()
+    }
+
+    /// A unit that was recognized has reported its capacity.
     pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
-        let Some(known) = self.profile.get() else { return };
-        if let Some((before, now)) = self.across.size.learn(question, &known.capacity, found) {
+        let resized = self.lock().identity.on_size(question, found.bytes());
+        if let Some(resized) = resized {
+            let (before, now) = (resized.before, resized.now);
             tracing::info!(before, now, "the unit has another capacity, bytes");
-            self.across.attentions.add();
-            self.across.changes.resized(before, now);
+            self.known.changes.resized(before, now);
         }
     }
 
-    /// Whether something was known of the unit, and has to be asked again before it counts.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.doubts.is_any() && self.is_known()
+    /// From now on a flush takes turns with those of the other disks with the unit, and learns which of them fail.
+    pub(crate) fn flush_with(&self, flushes: Arc<UnitFlushes>) {
+        self.flushes.get_or_init(|| {
+            flushes.add(&self.known);
+            flushes
+        });
     }
 
-    /// Whether something is known of the unit by which it can be known again.
-    pub(crate) fn is_known(&self) -> bool {
-        self.profile.initialized()
+    pub(crate) fn flushes(&self) -> Option<&UnitFlushes> {
+        self.flushes.get().map(Arc::as_ref)
     }
 
-    /// Takes over what the unit has told while it was asked who it is: it does not tell it again.
-    pub(crate) fn heed(&self, asked: &Self) {
-        if asked.doubts.is_any() {
-            self.doubts.raise();
-        }
-        if asked.unflushed.has_lost() {
-            self.unflushed.lost();
-        }
-        if asked.across.medium.is_told() {
-            self.hear_of_medium();
-        }
-        if asked.across.attentions.count() > 0 {
-            self.across.attentions.add();
-        }
+    /// Whether another disk of the initiator has the unit as well.
+    pub(crate) fn is_unit_of_another_disk(&self) -> bool {
+        self.flushes().is_some_and(UnitFlushes::are_shared)
     }
 
-    /// What is known of the same unit within a further session, where it has this profile: what it is,
-    /// and what is being written. Resets are reported to each session for itself. So many doubts that
-    /// hold for all sessions had been raised before the unit is asked there.
-    pub(crate) fn shared_with_another_session(&self, profile: &Profile, doubts: u64) -> Self {
-        // It may have been switched on since the unit was asked first.
-        if profile.write_cache != Some(false) {
-            self.unflushed.found_cache();
-        }
+    /// Takes over what the unit has reported while it was asked which one it is: it does not repeat that.
+    pub(crate) fn merge(&self, asked: &Self) {
+        let reported = asked.lock().reported(asked.path);
+        self.lock().merge(self.path, reported);
+    }
+
+    /// What is known of the unit within a further session, over which it has reported this profile. The unit reports resets to
+    /// each session by itself. Before the unit was asked there, there had been these reasons to ask.
+    pub(crate) fn shared_with_another_session(
+        &self,
+        profile: &Profile,
+        asked_at: SharedReasons,
+    ) -> Self {
+        let path = {
+            let mut unit = self.lock();
+            // It may have been switched on since the unit was asked first.
+            if profile.write_cache != Some(false) {
+                unit.durability.on_cache();
+            }
+            unit.add_path(asked_at)
+        };
         Self {
-            profile: self.profile.clone(),
-            unflushed: self.unflushed.follow(),
+            path,
+            known: Arc::clone(&self.known),
             outstanding: Outstanding::default(),
-            doubts: Doubts::following_since(&self.across, doubts),
+            flushes: self.flushes.clone(),
+            revalidation_turn: tokio::sync::Mutex::default(),
             membership: self.membership.follow(),
-            across: Arc::clone(&self.across),
+            profile: self.profile.clone(),
         }
     }
 }
 
-/// A command under way, until its status is known or it is known that none will come. Dropped without
-/// a word, it was never sent, or went with its session.
+impl Drop for UnitState {
+    fn drop(&mut self) {
+        self.lock().remove_path(self.path);
+    }
+}
+
+/// A command in flight, until its status is known or it is known that none will come. If it is dropped before it has
+/// [ended](Self::ended), it was never sent, or went with its session.
 #[derive(Debug)]
 pub(crate) struct Listener {
     unit: Arc<UnitState>,
-    number: CommandNumber,
+    begun: Begun,
     synchronizes_cache: bool,
+    has_ended: bool,
 }
 
 impl Listener {
-    /// A command with this number is sent.
-    pub(crate) fn new(unit: &Arc<UnitState>, number: CommandNumber, cdb: &Cdb) -> Self {
+    /// A command is sent that has begun so.
+    pub(crate) fn new(unit: &Arc<UnitState>, begun: Begun, cdb: &Cdb) -> Self {
         let synchronizes_cache = cdb.synchronizes_cache();
-        Self { unit: Arc::clone(unit), number, synchronizes_cache }
+        Self { unit: Arc::clone(unit), begun, synchronizes_cache, has_ended: false }
     }
 
-    /// The command has ended. A status that does not come may have told of a reset, which the unit does
-    /// not tell again. Says whether the unit may be another one from now on.
-    ///
-    /// What was never sent has received no report. What was aborted in order may have: a unit attention is cleared when it is
-    /// reported with CHECK CONDITION (SAM-5 §5.14), and some targets, such as tgt, clear it and then take the status back with
-    /// the task. Where the target sends each status that it has, the status comes before the answer to the abort (RFC 7143
-    /// §11.6), the task ends with it, and all is known. No question to the unit can tell the two apart afterwards, so nothing
-    /// is aborted where its end can be waited for: in a request of several commands of which one fails
-    /// (`handles/disk/join.rs`), in a copy that is cancelled.
-    pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) -> bool {
-        let doubts = &self.unit.doubts;
-        match result {
-            Ok(completion) if self.unit.hear(sense_of(completion), self.synchronizes_cache) => {
-                doubts.raise();
-            }
-            Ok(completion) if hides_what_was_told(completion) => {
-                self.unit.may_have_told();
-                doubts.give_up();
-            }
-            // It had a status that tells of nothing, or was never sent.
-            Ok(_)
-            | Err(
-                TaskError::DataMissing { .. }
-                | TaskError::Rejected { .. }
-                | TaskError::ConnectionLost { sent: false, .. }
-                | TaskError::Session { sent: false, .. }
-                | TaskError::Withdrawn
-                | TaskError::Closed,
-            ) => return false,
-            // Over a session that is over, nothing can be asked any more; a flush that was answered may wait to
-            // hear what was told before.
-            Err(TaskError::Session { .. }) => {
-                self.unit.may_have_told();
-                doubts.raise();
-            }
-            Err(why) => {
-                self.unit.may_have_told();
-                if matches!(why, TaskError::Aborted) {
-                    doubts.give_up();
-                } else if matches!(
-                    why,
-                    TaskError::ConnectionLost { .. } | TaskError::TargetFailure(_)
-                ) {
-                    doubts.raise();
-                } else {
-                    // It has moved data, or had no status for longer than a unit attention takes.
-                    return false;
-                }
-            }
+    /// The command has ended. Returns whether the unit may be another one from now on.
+    pub(crate) fn ended(&mut self, result: &Result<Completion, TaskError>) -> bool {
+        self.has_ended = true;
+        let (unit, number) = (&self.unit, self.begun.number);
+        // What is queued is taken back, and then ends by the verdict.
+        let attention = result.as_ref().ok().and_then(attention_of);
+        let is_preempted =
+            attention.is_some_and(|it| unit.membership.on_unit_attention(it.additional));
+        let end = match result {
+            Ok(completion) => CommandEnd::Status(completion.status, &completion.sense),
+            Err(why) => CommandEnd::Error(why),
+        };
+        let synchronizes_cache = self.synchronizes_cache;
+        let command = CommandFacts { number, synchronizes_cache, is_preempted };
+        let effects = unit.lock().end(unit.path, command, end);
+        if let Some(attention) = effects.attention {
+            unit.known.changes.hear(attention);
         }
-        true
+        if effects.has_failed_flush
+            && let Some(flushes) = unit.flushes()
+        {
+            flushes.failed(&unit.known);
+        }
+        effects.may_be_another_unit
     }
 
     /// Whether the unit has to be asked first which one it is.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.unit.is_in_doubt()
+    pub(crate) fn needs_revalidation(&self) -> bool {
+        !self.unit.known.is_calm_since(&self.begun) && self.unit.needs_revalidation()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.unit.outstanding.end(self.number);
+        if !self.has_ended {
+            self.unit.lock().forget(self.unit.path, self.begun.number);
+        }
+        // Not before: the caller of the command is woken first.
+        self.unit.outstanding.notify();
     }
-}
-
-/// Whether a status stands in the place of what the unit had to tell: somebody else has ended the command, or
-/// there are no sense data that can be read.
-fn hides_what_was_told(completion: &Completion) -> bool {
-    match completion.status {
-        Status::TASK_ABORTED => true,
-        Status::CHECK_CONDITION => sense_of(completion).is_none(),
-        _ => false,
-    }
-}
-
-/// Whether a deferred error says that something acknowledged was not done (SPC-4 §4.5.5).
-const fn is_failure(key: SenseKey) -> bool {
-    !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
-}
-
-/// Whether a flush ended in a way that may have cost what was to be written: the unit need not
-/// try again, whoever waits for the answer.
-pub(crate) const fn is_write_failure(key: SenseKey) -> bool {
-    matches!(
-        key,
-        SenseKey::MediumError
-            | SenseKey::HardwareError
-            | SenseKey::DataProtect
-            | SenseKey::VolumeOverflow
-    )
-}
-
-/// Whether the unit behind the number may be another one from now on, or have other blocks: its target
-/// was started anew, its numbers were given out anew, or it says that it has changed, or become ready again.
-pub(crate) const fn may_be_another_unit(told: AdditionalSense) -> bool {
-    told.asc == AdditionalSense::POWER_ON_OR_RESET.asc
-        || matches!(
-            told,
-            AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED
-                | AdditionalSense::NOT_READY_TO_READY_CHANGE
-                | AdditionalSense::MODE_PARAMETERS_CHANGED
-                | AdditionalSense::CAPACITY_DATA_HAS_CHANGED
-                | AdditionalSense::INQUIRY_DATA_HAS_CHANGED
-                | AdditionalSense::DEVICE_IDENTIFIER_CHANGED
-                | AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED
-        )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
 
-    /// Nobody may wait for the answer any more: what it says counts all the same.
+    fn send(unit: &Arc<UnitState>) -> (Begun, Listener) {
+        unit.send(|begun| Listener::new(unit, begun, &Cdb::test_unit_ready()))
+    }
+
     #[test]
-    fn a_flush_that_fails_on_the_medium_is_a_loss_whoever_waits_for_it() {
-        const RESPONSE_CODE: usize = 0;
-        const KEY: usize = 2;
-        let sense = |response_code, key: SenseKey| {
-            let mut bytes = [0; 18];
-            (bytes[RESPONSE_CODE], bytes[KEY]) = (response_code, key.code());
-            Sense::decode(&bytes).ok()
-        };
-        let lost = |sense: Option<Sense>, synchronizes_cache| {
-            let unit = UnitState::default();
-            unit.hear(sense, synchronizes_cache);
-            unit.unflushed.has_lost()
-        };
-        let (current, deferred) = (0x70, 0x71);
-        for (key, is_lost) in [
-            (SenseKey::MediumError, true),
-            (SenseKey::HardwareError, true),
-            (SenseKey::NotReady, false),
-            (SenseKey::IllegalRequest, false),
-            (SenseKey::RecoveredError, false),
-        ] {
-            assert_eq!(lost(sense(current, key), true), is_lost, "{key:?}");
-            assert!(!lost(sense(current, key), false), "a read may fail as well");
-        }
-        assert!(lost(sense(deferred, SenseKey::MediumError), false));
-        assert!(!lost(None, true));
+    fn it_waits_for_those_that_were_sent_before_and_for_no_other() {
+        let unit = Arc::default();
+        let [(_, mut first), (_, second), (begun, third), (fourth, _)] =
+            [(); 4].map(|()| send(&unit));
+        drop(third);
+        let mut before = pin!(unit.ended_before(begun.number));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        assert!(!first.ended(&Err(TaskError::Closed)));
+        drop(first);
+        assert!(before.as_mut().poll(&mut context).is_ready());
+        assert!(pin!(unit.ended_before(fourth.number)).poll(&mut context).is_ready());
+        assert!(unit.next_command() > fourth.number);
+    }
+
+    #[test]
+    fn a_task_that_waits_for_commands_that_are_given_up_is_woken() {
+        let unit = Arc::default();
+        let [(_, _first), (second, _two), (third, _three)] = [(); 3].map(|()| send(&unit));
+        let mut before = pin!(unit.ended_before(third.number));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        unit.give_up_before(second.number);
+        assert!(before.as_mut().poll(&mut context).is_pending(), "the second has not ended");
+        unit.give_up_before(third.number);
+        assert!(before.as_mut().poll(&mut context).is_ready());
     }
 }

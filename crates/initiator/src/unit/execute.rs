@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_multipath::requests::end::End;
+use iscsi_multipath::{Begun, CommandNumber};
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
@@ -17,17 +18,14 @@ use crate::error::Error;
 use crate::runtime;
 use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
-use crate::state::outstanding::CommandNumber;
 use crate::state::range_locks::RangeGuard;
-use crate::state::writes::Epoch;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::{Patience, TRANSITION_LIMIT, Verdict};
 use crate::unit::transfer::Transfer;
 
 /// A command that has its status.
 struct Sent {
-    number: CommandNumber,
-    begun: Epoch,
+    begun: Begun,
     completion: Completion,
     /// Whether the unit of before has executed it, where it has ended well. If the unit has told since of more
     /// than one thing that may have made it another one, it may have been another one in between.
@@ -89,7 +87,7 @@ impl LogicalUnit {
             };
             let is_refused = attention_of(&completion).is_some();
             if written > 0 && !is_refused {
-                self.state.unflushed.wrote(begun);
+                self.state.wrote(&begun);
             }
             if !is_of_this_unit {
                 return Err(self.unproven());
@@ -110,7 +108,7 @@ impl LogicalUnit {
     /// How long a command of a unit alone is sent again.
     pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
-        let usual = self.state.across.transitions.limit(TRANSITION_LIMIT);
+        let usual = self.state.known().transitions().limit(TRANSITION_LIMIT);
         Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 
@@ -139,7 +137,7 @@ impl LogicalUnit {
         mut patience: Patience<'a>,
     ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
         async move {
-            if self.state.across.unknown_forms.contains(transfer.operation_code()) {
+            if self.state.known().is_unknown_form(transfer.operation_code()) {
                 transfer.shorten();
             }
             let permit = match transfer.permit() {
@@ -181,7 +179,7 @@ impl LogicalUnit {
         patience: &mut Patience<'_>,
         sent: Result<Sent, Error>,
     ) -> Next {
-        let Sent { number, begun, completion, is_of_this_unit } = match sent {
+        let Sent { begun, completion, is_of_this_unit } = match sent {
             Ok(sent) => sent,
             Err(error) if is_withdrawn(&error) => return Next::Again(None),
             Err(error) => return Next::Fail(error),
@@ -198,15 +196,15 @@ impl LogicalUnit {
                 tracing::debug!(parent: span, command = name, "the unit succeeded with effort: {sense}");
             }
             if transfer.writes() {
-                self.state.unflushed.wrote(begun);
+                self.state.wrote(&begun);
             } else if transfer.is_told_of_resets() {
-                self.state.unflushed.took(begun);
+                self.state.accepted(&begun);
             }
-            return Next::End(number, completion);
+            return Next::End(begun.number, completion);
         }
         let end = End::of_completion(&completion);
         if end == End::UnknownCommand {
-            self.state.across.unknown_forms.add(transfer.operation_code());
+            self.state.lock().identity.unknown_forms.add(transfer.operation_code());
         }
         let pause = match patience.judge(end, transfer.can_shorten()) {
             Verdict::Final => {
@@ -250,9 +248,7 @@ impl LogicalUnit {
             if certainty.membership {
                 self.state.membership.verdict()?;
             }
-            let before = self.state.doubts.begin();
-            let begun = self.state.unflushed.begin();
-            let (number, mut answer) =
+            let (begun, mut answer) =
                 self.session.perform(command, permit, extent, &self.state, certainty.identity);
             let completion = match cancellation {
                 None => answer.await?,
@@ -277,10 +273,9 @@ impl LogicalUnit {
                 if certainty.proof {
                     Box::pin(self.recognized_by_all()).await?;
                 }
-                is_of_this_unit =
-                    !self.state.is_known() || !self.state.doubts.may_be_two_since(before);
+                is_of_this_unit = self.state.is_of_known_unit(&begun);
             }
-            Ok(Sent { number, begun, completion, is_of_this_unit })
+            Ok(Sent { begun, completion, is_of_this_unit })
         }
     }
 

@@ -91,8 +91,8 @@ impl LogicalUnit {
 
     async fn end_registration(&self, goal: Goal) -> Result<(), Error> {
         let Some(member) = self.member().filter(Member::is_registered) else { return Ok(()) };
-        let outstanding = &self.state().outstanding;
-        drop(timeout(REQUESTS_LIMIT, outstanding.ended_before(outstanding.next())).await);
+        let state = self.state();
+        drop(timeout(REQUESTS_LIMIT, state.ended_before(state.next_command())).await);
         let result = self.run(member, goal).await;
         if let Err(why) = &result {
             let span = self.session().span();

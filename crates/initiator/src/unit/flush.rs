@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use iscsi_multipath::{Blocks, CommandNumber, is_write_failure};
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use iscsi_session::{Completion, TaskError};
 use tokio::time::timeout;
@@ -12,8 +13,7 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::runtime::Task;
 use crate::state::budget::{Budget, Permit};
-use crate::state::outstanding::CommandNumber;
-use crate::state::unit_state::is_write_failure;
+use crate::state::flushing::Flushing;
 use crate::unit::execute::is_refused;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
@@ -86,11 +86,10 @@ impl LogicalUnit {
         wanted: &Weak<()>,
     ) -> Result<(), Error> {
         let profile = self.profile().await?;
-        let unflushed = &self.state.unflushed;
         if profile.write_cache != Some(false) {
-            unflushed.found_cache();
+            self.state.found_cache();
         }
-        let cdb = profile.capacity.flush_command();
+        let cdb = Blocks(&profile.capacity).flush();
         let mut transfer = Transfer::query(cdb, 0).with_proof();
         // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests that hold the
         // budget may wait for that path.
@@ -99,7 +98,7 @@ impl LogicalUnit {
             None => Arc::new(self.reserve(0).await?),
         };
         transfer.set_permit(Arc::clone(&permit));
-        let mut flush = unflushed.begin_flush().await;
+        let mut flush = Flushing::begin(&self.state).await;
         if wanted.strong_count() == 0 {
             return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
         }
@@ -123,12 +122,11 @@ impl LogicalUnit {
         }
         let mut witness = if flush.needs_witness() { witness() } else { None };
         if let Some(other) = &witness
-            && !(flush.is_known_to(&other.state.unflushed)
-                && other.is_told_of_resets(Some(permit)).await)
+            && !(flush.is_known_to(&other.state) && other.is_told_of_resets(Some(permit)).await)
         {
             witness = None;
         }
-        flush.ended(witness.as_ref().map(|witness| &witness.state.unflushed));
+        flush.ended(witness.as_ref().map(|witness| &*witness.state));
         Ok(())
     }
 
@@ -162,7 +160,7 @@ impl LogicalUnit {
     /// Whether a unit that does not take a flush has nothing to bring, by what it says of its volatile cache now. It said
     /// that `before`.
     async fn has_no_cache(&self, before: Option<bool>) -> Result<bool, Error> {
-        if before == Some(false) && !self.state.unflushed.has_cache() {
+        if before == Some(false) && !self.state.lock().durability.has_cache() {
             return Ok(true);
         }
         // It may have been switched on since.
@@ -184,7 +182,7 @@ impl LogicalUnit {
             Err(error) => is_not_ready(&error),
         };
         if is_answer {
-            self.hear_all_before(self.state.outstanding.next()).await;
+            self.hear_all_before(self.state.next_command()).await;
         }
         is_answer
     }
@@ -192,11 +190,9 @@ impl LogicalUnit {
     /// What the unit has told to commands that came before may still be on its way. One that is never
     /// answered may have been told of a reset.
     async fn hear_all_before(&self, number: CommandNumber) {
-        let outstanding = &self.state.outstanding;
         let patience = self.session.policy().patience;
-        if timeout(patience, outstanding.ended_before(number)).await.is_err() {
-            outstanding.give_up_before(number);
-            self.state.unflushed.may_be_reset();
+        if timeout(patience, self.state.ended_before(number)).await.is_err() {
+            self.state.give_up_before(number);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::completion::tolerate;
 use crate::error::Error;
 use crate::session::Session;
 use crate::state::budget::Budget;
-use crate::state::unflushed::LossCursor;
+use crate::state::loss_cursor::LossCursor;
 use crate::state::unit_state::UnitState;
 use crate::unit::transfer::{Expected, Transfer};
 
@@ -69,7 +69,7 @@ pub struct LogicalUnit {
 
 impl LogicalUnit {
     pub(crate) fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
-        let losses = state.unflushed.cursor();
+        let losses = LossCursor::new(state.known());
         Self { session, lun, state, losses, questions: None, has_other_ports: false }
     }
 

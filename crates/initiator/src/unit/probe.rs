@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use iscsi_multipath::{
+    Answers, Capacity, Pages, Profile, may_be_another_unit, short_capacity, short_capacity_now,
+};
 use iscsi_pdu::scsi::vpd::{
     BlockDeviceCharacteristics, BlockLimits, DeviceIdentification, LogicalBlockProvisioning,
     SupportedPages, UnitSerialNumber,
@@ -16,9 +19,6 @@ use iscsi_session::Command;
 use crate::boxed::{BoxFuture, boxed};
 use crate::completion::tolerate;
 use crate::error::Error;
-use crate::state::capacity::Capacity;
-use crate::state::profile::Profile;
-use crate::state::unit_state::may_be_another_unit;
 use crate::unit::logical_unit::LogicalUnit;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
@@ -41,13 +41,15 @@ impl LogicalUnit {
 fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
     boxed(async move {
         // TEST UNIT READY goes first: it takes the attention conditions upon itself.
-        let doubts = &unit.state().doubts;
-        let before = doubts.count();
+        let state = unit.state();
+        let before = state.reasons();
         let ready = async {
             let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
             // The others are answered behind this one, so what it is told is not about their answers. What comes
             // later may be.
-            doubts.resolve(before + u64::from(first.as_ref().is_err_and(raises_doubt)));
+            let is_reason = first.as_ref().is_err_and(raises_doubt);
+            let resolved = if is_reason { before.and_one() } else { before };
+            state.recognized(resolved);
             if first.is_ok() {
                 return Ok(());
             }
@@ -55,27 +57,14 @@ fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
             unit.test_unit_ready().await
         };
         let (ready, inquiry, pages, capacity, mode) =
-            tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
+            tokio::join!(ready, inquiry(unit), pages(unit), capacity(unit), mode(unit));
         let inquiry = inquiry?;
         tolerate(ready)?;
         let pages = pages?;
         let mode = mode?;
-        Ok(Profile {
-            vendor: inquiry.vendor,
-            product: inquiry.product,
-            revision: inquiry.revision,
-            removable: inquiry.removable,
-            target_port_group_support: inquiry.target_port_group_support,
-            serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
-            designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),
-            capacity: capacity?,
-            limits: pages.limits.unwrap_or_default(),
-            characteristics: pages.characteristics,
-            provisioning: pages.provisioning,
-            write_protected: mode.as_ref().is_some_and(|mode| mode.write_protected),
-            force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
-            write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
-        })
+        let profile = Answers { inquiry, pages, capacity: capacity?, mode }.into();
+        state.on_known(&profile);
+        Ok(profile)
     })
 }
 
@@ -106,40 +95,24 @@ pub(crate) async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error
 }
 
 /// The vital product data that a disk may have.
-#[derive(Debug)]
-struct Pages {
-    serial: Option<UnitSerialNumber>,
-    identification: Option<DeviceIdentification>,
-    limits: Option<BlockLimits>,
-    characteristics: Option<BlockDeviceCharacteristics>,
-    provisioning: Option<LogicalBlockProvisioning>,
-}
-
-impl Pages {
-    async fn ask(unit: &LogicalUnit) -> Result<Self, Error> {
-        let ask = |page| unit.vital_product_data(page);
-        let (list, serial, identification, limits, characteristics, provisioning) = tokio::join!(
-            ask(SupportedPages::PAGE),
-            ask(UnitSerialNumber::PAGE),
-            identification(unit),
-            ask(BlockLimits::PAGE),
-            ask(BlockDeviceCharacteristics::PAGE),
-            ask(LogicalBlockProvisioning::PAGE),
-        );
-        let list = decode(list, SupportedPages::decode)?;
-        // Some units answer for pages that they do not have; the list decides, if there is one.
-        let has = |page| list.as_ref().is_none_or(|list| list.contains(page));
-        Ok(Self {
-            serial: decode(serial, UnitSerialNumber::decode)?
-                .filter(|_| has(UnitSerialNumber::PAGE)),
-            identification: identification?.filter(|_| has(DeviceIdentification::PAGE)),
-            limits: decode(limits, BlockLimits::decode)?.filter(|_| has(BlockLimits::PAGE)),
-            characteristics: decode(characteristics, BlockDeviceCharacteristics::decode)?
-                .filter(|_| has(BlockDeviceCharacteristics::PAGE)),
-            provisioning: decode(provisioning, LogicalBlockProvisioning::decode)?
-                .filter(|_| has(LogicalBlockProvisioning::PAGE)),
-        })
-    }
+async fn pages(unit: &LogicalUnit) -> Result<Pages, Error> {
+    let ask = |page| unit.vital_product_data(page);
+    let (list, serial, identification, limits, characteristics, provisioning) = tokio::join!(
+        ask(SupportedPages::PAGE),
+        ask(UnitSerialNumber::PAGE),
+        identification(unit),
+        ask(BlockLimits::PAGE),
+        ask(BlockDeviceCharacteristics::PAGE),
+        ask(LogicalBlockProvisioning::PAGE),
+    );
+    Ok(Pages {
+        list: decode(list, SupportedPages::decode)?,
+        serial: decode(serial, UnitSerialNumber::decode)?,
+        identification: identification?,
+        limits: decode(limits, BlockLimits::decode)?,
+        characteristics: decode(characteristics, BlockDeviceCharacteristics::decode)?,
+        provisioning: decode(provisioning, LogicalBlockProvisioning::decode)?,
+    })
 }
 
 /// The names of the unit (VPD page 83). A long page is asked for again only if its beginning does not
@@ -182,9 +155,7 @@ pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Resul
     if before.long_commands {
         return Ok(unit.read_capacity_16().await?.into());
     }
-    let answer = unit.read_capacity_10().await?;
-    let blocks = answer.blocks().unwrap_or(before.blocks);
-    Ok(Capacity { blocks, block_size: answer.block_length, ..*before })
+    Ok(short_capacity_now(before, unit.read_capacity_10().await?))
 }
 
 /// The capacity that a unit tells. A unit with more blocks than the short answer can count has none
@@ -197,7 +168,7 @@ fn better_of(
         Ok(long) => Ok(long.into()),
         Err(
             error @ (Error::CheckCondition { .. } | Error::Status { .. } | Error::Format { .. }),
-        ) => Capacity::counted_by(short?).ok_or(error),
+        ) => short_capacity(short?).ok_or(error),
         Err(error) => Err(error),
     }
 }

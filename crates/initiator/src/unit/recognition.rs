@@ -2,17 +2,16 @@
 
 use std::pin::Pin;
 
+use iscsi_multipath::{Mismatch, Profile, Verdict, check_block_size};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
 use crate::state::budget::Budget;
-use crate::state::profile::Profile;
-use crate::unit::identity::Identity;
+use crate::unit::identity::{mismatch_error, name_within_a_session};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
-use crate::url::portal_name;
 
 /// What the questions may have under way: all at once.
 const QUESTIONS: usize = 8;
@@ -34,7 +33,7 @@ impl LogicalUnit {
 
     /// What is to be waited for until that is certain, unless it is.
     pub(super) fn recognition(&self) -> Option<Recognition> {
-        self.state().is_in_doubt().then(|| self.recognize())
+        self.state().needs_revalidation().then(|| self.recognize())
     }
 
     /// The same, and waits for whatever the unit may have told by now. Nothing orders the connections of a
@@ -46,11 +45,11 @@ impl LogicalUnit {
         if !self.session().may_have_several_connections() {
             return Ok(());
         }
-        let (outstanding, patience) = (&self.state().outstanding, self.session().policy().patience);
+        let (state, patience) = (self.state(), self.session().policy().patience);
         loop {
-            let heard = timeout(patience, outstanding.ended_before(outstanding.next())).await;
+            let heard = timeout(patience, state.ended_before(state.next_command())).await;
             heard.map_err(|_| self.unproven())?;
-            if !self.state().is_in_doubt() {
+            if !state.needs_revalidation() {
                 return Ok(());
             }
             self.recognized().await?;
@@ -64,16 +63,16 @@ impl LogicalUnit {
     /// [`Error::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
     /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout) says; when the session ended.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
-        self.state().doubts.raise();
+        self.state().add_reason();
         self.recognize().await
     }
 
     /// The error of a command that another unit may have executed.
     pub(super) fn unproven(&self) -> Error {
-        let identity = self.state().profile.get().map(|known| Identity::within_a_session(known));
+        let name = self.state().profile.get().map(|known| name_within_a_session(known));
         Error::UnprovenUnit {
-            portal: self.session().portal().map(portal_name).unwrap_or_default(),
-            expected: identity.map(|identity| identity.to_string()).unwrap_or_default(),
+            portal: self.portal_name(),
+            expected: name.map(|name| name.to_string()).unwrap_or_default(),
             why: "it may have been another one while it executed a command".to_owned(),
         }
     }
@@ -94,25 +93,23 @@ impl LogicalUnit {
 
     /// One asks for all: who waits for its turn meanwhile need not ask again.
     async fn ask_for_all(&self) -> Result<(), Error> {
-        let Some(known) = self.state().profile.get() else { return Ok(()) };
-        let doubts = &self.state().doubts;
-        let _turn = doubts.turn().await;
+        let state = self.state();
+        let Some(known) = state.profile.get() else { return Ok(()) };
+        let _turn = state.revalidation_turn().await;
         let policy = self.session().policy();
         let (begun, mut pauses) = (Instant::now(), policy.retry.pauses());
         // What waits for the answer may hold the whole budget of the others.
         let mut unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
-        if self.state().across.transitions.have_other_ports() {
+        if state.known().transitions().has_other_ports() {
             unit = unit.through_one_of_several_ports();
         }
         loop {
-            doubts.verdict()?;
-            if !doubts.is_any() {
+            let Some(asked_at) = state.open_reasons().map_err(|why| self.error_of(why))? else {
                 return Ok(());
-            }
-            let count = doubts.count();
+            };
             match Box::pin(unit.compare(known)).await {
-                Ok(()) => doubts.resolve(count),
-                Err(error) if is_final(&error) => self.state().found_another(&error),
+                Ok(Ok(())) => state.recognized(asked_at),
+                Ok(Err(verdict)) => state.found_another(verdict),
                 Err(error) if is_told_at_once(&error) => return Err(error),
                 Err(error) => {
                     let pause = pauses.next();
@@ -128,31 +125,36 @@ impl LogicalUnit {
     /// Asks everything by which a unit is known again, at once; and whether it has a volatile cache by now: a
     /// reset may be all that is told of what came before it (SAM-5 §5.14), so also in place of MODE PARAMETERS
     /// CHANGED.
-    async fn compare(&self, known: &Profile) -> Result<(), Error> {
-        let identity = Identity::within_a_session(known);
-        let question = self.state().across.size.ask();
+    ///
+    /// # Errors
+    /// Why nothing is known by that, for the time being.
+    async fn compare(&self, known: &Profile) -> Result<Result<(), Verdict>, Error> {
+        let name = name_within_a_session(known);
+        let question = self.state().ask_size();
         let (inquiry, found, capacity, mode) = tokio::join!(
             probe::inquiry(self),
-            identity.ask(self),
+            self.ask_name(&name),
             probe::capacity(self),
             probe::mode(self)
         );
         inquiry?;
         if mode?.and_then(|mode| mode.write_cache_enabled()) != Some(false) {
-            self.state().unflushed.found_cache();
+            self.state().found_cache();
         }
-        let portal = || self.session().portal().map(portal_name).unwrap_or_default();
-        found?.map_err(|doubt| doubt.about(&identity, portal()))?;
+        match found? {
+            Ok(()) => {}
+            Err(Mismatch::Other(found)) => {
+                return Ok(Err(Verdict::OtherUnit { expected: name.to_string(), found }));
+            }
+            Err(unproven) => return Err(mismatch_error(unproven, &name, self.portal_name())),
+        }
         let capacity = capacity?;
-        known.capacity.check_block_size(capacity.block_size)?;
+        if let Err(verdict) = check_block_size(&known.capacity, &capacity) {
+            return Ok(Err(verdict));
+        }
         self.state().learn_size(question, &capacity);
-        Ok(())
+        Ok(Ok(()))
     }
-}
-
-/// Whether the unit is known to be another one, or to have its bytes elsewhere.
-const fn is_final(error: &Error) -> bool {
-    matches!(error, Error::DifferentUnits { .. } | Error::BlockSizeChanged { .. })
 }
 
 /// Whether the session leads to nothing that could be asked, for the time being: whoever waits is told,

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use iscsi_multipath::{Blocks, Capacity};
 use iscsi_pdu::Residual;
 use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
@@ -12,7 +13,6 @@ use iscsi_session::{BufferPool, Command, Completion, Payload, ReadBuffer};
 use crate::error::Error;
 use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
-use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
 
@@ -63,8 +63,8 @@ impl Transfer {
 
     /// READ of so many blocks.
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
-        let cdb = capacity.read_command(lba, blocks)?;
-        Ok(Self::reading(cdb, capacity.bytes_of(blocks)).of_blocks(lba, blocks))
+        let cdb = Blocks(capacity).read(lba, blocks)?;
+        Ok(Self::reading(cdb, Blocks(capacity).bytes_of(blocks)).of_blocks(lba, blocks))
     }
 
     /// From where its buffer shall come, if it has none.
@@ -79,8 +79,8 @@ impl Transfer {
         lba: u64,
         buffer: BytesMut,
     ) -> Result<Self, Error> {
-        let blocks = capacity.blocks_of(buffer.len())?;
-        let cdb = capacity.read_command(lba, blocks)?;
+        let blocks = Blocks(capacity).count(buffer.len())?;
+        let cdb = Blocks(capacity).read(lba, blocks)?;
         let len = buffer.len();
         Ok(Self { buffer: Some(buffer), ..Self::reading(cdb, len) }.of_blocks(lba, blocks))
     }
@@ -91,8 +91,8 @@ impl Transfer {
 
     /// WRITE of whole blocks.
     pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
-        let blocks = capacity.blocks_of(data.len())?;
-        let cdb = capacity.write_command(lba, blocks)?;
+        let blocks = Blocks(capacity).count(data.len())?;
+        let cdb = Blocks(capacity).write(lba, blocks)?;
         let transfer = Self { kind: RequestKind::Write, ..Self::changing(cdb, data) };
         Ok(transfer.of_blocks(lba, blocks))
     }

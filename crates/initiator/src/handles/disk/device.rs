@@ -34,7 +34,7 @@ impl Device for Disk {
         limits.is_read_only = profile.write_protected;
         // It may have been switched on since the disk was opened.
         limits.has_volatile_cache =
-            profile.write_cache != Some(false) || self.unit.state().unflushed.has_cache();
+            profile.write_cache != Some(false) || self.unit.state().lock().durability.has_cache();
         limits
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use iscsi_multipath::RangeError;
 use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
 
 use super::Disk;
@@ -11,7 +12,15 @@ use crate::error::Error;
 impl Disk {
     /// Whether a range lies on the unit, by what it told last.
     pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.unit.state().across.size.check(&self.capacity, offset, len)
+        let state = self.unit.state();
+        // Mostly it does, and then no lock is needed.
+        if offset.checked_add(len).is_some_and(|end| end <= state.known().size()) {
+            return Ok(());
+        }
+        state.lock().identity.check_range(offset, len).map_err(|why| match why {
+            RangeError::Shrunk { before, now } => Error::CapacityChanged { before, now },
+            RangeError::Beyond { capacity } => Error::OutOfRange { offset, len, capacity },
+        })
     }
 
     /// The error of a request for these blocks. Where the unit does not have them, it is asked how many it has: it

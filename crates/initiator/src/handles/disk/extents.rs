@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use iscsi_multipath::unmapped_reads_zeros;
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, LbaStatus, ProvisioningStatus};
 
 use super::Disk;
@@ -70,7 +71,7 @@ impl Disk {
             }
             let block_size = u64::from(self.block_size());
             let lbas = offset / block_size..end.div_ceil(block_size);
-            let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+            let mut runs = Runs::new(lbas, unmapped_reads_zeros(&self.profile));
             if !self.ask(&mut runs, answer_len, false).await? {
                 return Ok(Extent::all_data(offset, len));
             }
@@ -85,15 +86,15 @@ impl Disk {
     /// Whether it is any use to ask the unit.
     pub(super) fn tells_states(&self) -> bool {
         let question = Cdb::get_lba_status(0, 0).operation_code();
-        let across = &self.unit.state().across;
-        self.capacity.provisioning_management && !across.unknown_forms.contains(question)
+        let known = self.unit.state().known();
+        self.capacity.provisioning_management && !known.is_unknown_form(question)
     }
 
     /// The states of blocks, in order and without a gap, which may end before the range does; `None` if the unit
     /// does not tell. They count only once it is certain which unit told.
     pub(super) fn states(&self, lbas: Range<u64>) -> BoxFuture<'_, Result<Option<States>, Error>> {
         boxed(async move {
-            let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+            let mut runs = Runs::new(lbas, unmapped_reads_zeros(&self.profile));
             for _ in 0..MAX_QUESTIONS {
                 if runs.is_complete() || runs.found.len() >= Extent::MAX_REPORTED {
                     break;
@@ -128,7 +129,7 @@ impl Disk {
         let is_told = told.and_then(|status| runs.take(&status)).is_some();
         if !is_told {
             tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
-            self.unit.state().across.unknown_forms.add(code);
+            self.unit.state().lock().identity.unknown_forms.add(code);
         }
         Ok(is_told)
     }

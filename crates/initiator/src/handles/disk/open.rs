@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use iscsi_multipath::PortalId;
 use iscsi_multipath::topology::Topology;
+use iscsi_multipath::{PortalId, UnitName};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
@@ -34,7 +34,6 @@ use crate::runtime;
 use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
-use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
 use iscsi_multipath::paths::Credit;
@@ -165,7 +164,7 @@ async fn first_disk(
         tokio::join!(unit.profile(), names.wait(&opener.report, limit)).0.ok();
     }
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
-    unit.state().across.transitions.cut_short(false);
+    unit.state().lock().identity.transitions.cut_short(false);
     Ok(disk)
 }
 
@@ -186,7 +185,8 @@ async fn first_session(
             let login = async {
                 let session = node.start_at(&url, None, &budget, None)?;
                 if let Some(lun) = session.named_lun().filter(|_| has_others) {
-                    session.logical_unit(lun).state().across.transitions.cut_short(true);
+                    let unit = session.logical_unit(lun);
+                    unit.state().lock().identity.transitions.cut_short(true);
                 }
                 session.log_in().await?;
                 Ok(session)
@@ -234,21 +234,21 @@ async fn spread_out(
         opening.spawn(session.instrument(span));
     }
     let disk = session.disk_without_reconnect().await?;
-    let identity = match Identity::of(&disk.unit(), disk.profile()) {
-        Ok(identity) => identity,
+    let name = match disk.unit().name(disk.profile()) {
+        Ok(name) => name,
         Err(reason) => {
             opener.report.span().in_scope(|| tracing::warn!("{reason}"));
             opener.report.settle_for_one(reason);
             return Ok(disk.with_report(Arc::clone(&opener.report)).opened_by(opener));
         }
     };
-    if let Identity::Address(..) = identity {
+    if let UnitName::Address(..) = name {
         opener.report.note(
             "the unit has no name of its own; its target, portal group and LUN stand for it"
                 .to_owned(),
         );
     }
-    expected.set(Some(ExpectedUnit { identity, like: disk.unit() }));
+    expected.set(Some(ExpectedUnit { name, like: disk.unit() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let limit = wait_limit(&session);
     let first = Path::new(disk.unit(), portal);

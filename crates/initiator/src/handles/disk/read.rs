@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_multipath::max_transfer;
 use iscsi_session::BufferPool;
 use iscsi_tuner::ReadLimit;
 
@@ -138,14 +139,14 @@ impl Disk {
             return longest;
         }
         let max = usize::try_from(self.paths.max_read_len()).unwrap_or(usize::MAX);
-        self.profile.max_transfer_of(max).min(longest)
+        max_transfer(&self.profile, max).min(longest)
     }
 
     /// A class lets no request pass that keeps the others waiting for long.
     pub(super) fn longest_shaped(&self) -> usize {
         let Some(max) = self.paths.max_shaped_len() else { return self.max_transfer };
         let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);
-        self.profile.max_transfer_of(max).min(self.max_transfer)
+        max_transfer(&self.profile, max).min(self.max_transfer)
     }
 
     /// Sends a command whose whole buffer must be filled.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use crate::error::Error;
 use crate::handles::disk::Disk;
 use crate::runtime::Task;
-use crate::state::unflushed::SeenLosses;
+use crate::state::loss_cursor::SeenLosses;
 
 // Each request of a stream is a task: others may wait for what it holds while the stream is not polled.
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iscsi_multipath::{Blocks, unmapped_reads_zeros};
 use iscsi_pdu::scsi::{Cdb, WriteSameFlags};
 use iscsi_session::Payload;
 
@@ -11,7 +12,6 @@ use super::{Disk, distance, runs};
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
-use crate::state::capacity::Capacity;
 use crate::state::range_locks::RangeGuard;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
@@ -108,14 +108,14 @@ impl Disk {
 
     /// How WRITE SAME gives blocks back that read as zeros then.
     fn deallocating(&self) -> Option<Zeroing> {
-        let page = self.profile.provisioning.filter(|_| self.profile.unmapped_reads_zeros())?;
+        let page = self.profile.provisioning.filter(|_| unmapped_reads_zeros(&self.profile))?;
         let long = page.write_same_16.then_some(Zeroing::Unmap);
         long.or_else(|| page.write_same_10.then_some(Zeroing::Unmap10))
     }
 
     /// Whether UNMAP can make zeros, by what the unit says of itself.
     fn may_unmap_zeroes(&self) -> bool {
-        self.has_unmap() && self.profile.unmapped_reads_zeros()
+        self.has_unmap() && unmapped_reads_zeros(&self.profile)
     }
 
     /// Makes zeros by UNMAP, and gives the blocks that may not be zero after that.
@@ -188,8 +188,8 @@ impl Disk {
         let long_form = Cdb::write_same_16(0, 0, WriteSameFlags::default()).operation_code();
         let is_short = way == Zeroing::Unmap10
             || !self.capacity.long_commands
-            || self.unit.state().across.unknown_forms.contains(long_form);
-        if is_short { most.min(Capacity::MAX_BLOCKS.into()) } else { most }
+            || self.unit.state().known().is_unknown_form(long_form);
+        if is_short { most.min(Blocks::MAX.into()) } else { most }
     }
 
     /// Makes zeros by WRITE SAME; whether the unit does that.

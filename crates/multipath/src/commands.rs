@@ -1,0 +1,122 @@
+//! Which commands of a path the unit has not answered yet.
+
+use std::collections::VecDeque;
+
+/// The commands of one path whose status is not known, in the order in which they were sent.
+///
+/// A unit reports a condition once, to the first command that comes after it (SAM-5 §5.14). Where statuses come in another order
+/// than the commands went, over several connections for one, a status GOOD says nothing of what the unit has reported before as
+/// long as an earlier command is unanswered. So a flush ends only when all commands have ended that its session sent before it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Commands {
+    /// The first that has not ended.
+    first: u64,
+    /// The number of the next that is sent.
+    next: u64,
+    /// Which of those behind the first have ended, up to the last that has; empty while they end in their order.
+    ended: VecDeque<bool>,
+}
+
+/// The place of a command among those of its path.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct CommandNumber(u64);
+
+impl Commands {
+    pub(crate) const fn begin(&mut self) -> CommandNumber {
+        let number = CommandNumber(self.next);
+        self.next += 1;
+        number
+    }
+
+    /// The number of the next command: all that were sent so far come before it.
+    pub(crate) const fn next(&self) -> CommandNumber {
+        CommandNumber(self.next)
+    }
+
+    pub(crate) const fn are_none(&self) -> bool {
+        self.first == self.next
+    }
+
+    /// Whether all have ended that were sent before this one.
+    pub(crate) const fn have_ended_before(&self, number: CommandNumber) -> bool {
+        self.first >= number.0
+    }
+
+    /// A command has its status, or will never have one.
+    pub(crate) fn end(&mut self, number: CommandNumber) {
+        if !(self.first..self.next).contains(&number.0) {
+            return;
+        }
+        if number.0 == self.first {
+            self.first += 1;
+            while self.ended.pop_front() == Some(true) {
+                self.first += 1;
+            }
+        } else if let Ok(place) = usize::try_from(number.0 - self.first) {
+            let len = self.ended.len().max(place);
+            self.ended.resize(len, false);
+            if let Some(ended) = self.ended.get_mut(place - 1) {
+                *ended = true;
+            }
+        }
+    }
+
+    /// No status is waited for any more of those that were sent before this one.
+    pub(crate) fn give_up_before(&mut self, number: CommandNumber) {
+        (self.first..number.0).for_each(|earlier| self.end(CommandNumber(earlier)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// In whatever order they end, some of them twice, the first is the lowest that has not ended.
+        #[test]
+        fn the_first_is_that_of_all_that_have_not_ended(
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200),
+        ) {
+            let (mut commands, mut in_flight) = (Commands::default(), BTreeSet::new());
+            for (sends, which) in steps {
+                if sends {
+                    in_flight.insert(commands.begin());
+                } else if commands.next > 0 {
+                    let number = CommandNumber(which.index(usize::try_from(commands.next)?) as u64);
+                    in_flight.remove(&number);
+                    commands.end(number);
+                }
+                let first = in_flight.first().map_or(commands.next, |first| first.0);
+                prop_assert_eq!(commands.first, first);
+                prop_assert_eq!(commands.are_none(), in_flight.is_empty());
+            }
+            prop_assert!(commands.ended.len() as u64 <= commands.next - commands.first);
+        }
+    }
+
+    #[test]
+    fn commands_that_end_in_order_take_no_memory() {
+        let mut commands = Commands::default();
+        for _ in 0..100 {
+            let in_flight = [(); 4].map(|()| commands.begin());
+            in_flight.into_iter().for_each(|number| commands.end(number));
+        }
+        assert_eq!((commands.first, commands.ended.capacity()), (400, 0));
+    }
+
+    #[test]
+    fn commands_that_are_given_up_count_as_ended() {
+        let mut commands = Commands::default();
+        let [first, second, third] = [(); 3].map(|()| commands.begin());
+        commands.end(second);
+        commands.give_up_before(first);
+        assert!(!commands.have_ended_before(third));
+        commands.give_up_before(third);
+        commands.end(first);
+        assert!(commands.have_ended_before(third) && !commands.are_none());
+    }
+}

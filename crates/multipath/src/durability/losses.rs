@@ -1,0 +1,31 @@
+//! How often writes were lost, and how many of the losses were reported.
+
+/// A number of losses. A handle keeps how many it has reported.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct LossCount(pub u64);
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losses {
+    count: LossCount,
+    /// What some handle has reported.
+    reported: LossCount,
+}
+
+impl Losses {
+    pub(super) const fn add(&mut self) {
+        self.count.0 += 1;
+    }
+
+    pub(super) const fn count(&self) -> LossCount {
+        self.count
+    }
+
+    pub(super) const fn reported(&self) -> LossCount {
+        self.reported
+    }
+
+    pub(super) fn report(&mut self) -> LossCount {
+        self.reported = self.count;
+        self.count
+    }
+}

@@ -1,0 +1,82 @@
+//! Which reports of resets one session has received.
+
+use super::epoch::Epoch;
+
+/// What one session has received, as far as it matters for writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reports {
+    /// When the session joined. A reset that is reported before its first accepted command was earlier.
+    joined: Epoch,
+    /// When the first command began that the unit has accepted.
+    first_accepted: Epoch,
+    /// When the session last received the report of a reset.
+    last_reset: Epoch,
+    /// When a command last ended in a way that may have hidden a report.
+    last_uncertain: Epoch,
+}
+
+impl Reports {
+    /// The reports of the first session: nothing was written before it.
+    pub(super) fn of_the_first() -> Self {
+        let never_mind = Epoch::default();
+        Self {
+            joined: never_mind,
+            first_accepted: never_mind,
+            last_reset: never_mind,
+            last_uncertain: never_mind,
+        }
+    }
+
+    pub(super) fn of_a_further(joined: Epoch) -> Self {
+        Self { joined, first_accepted: Epoch::NEVER, ..Self::of_the_first() }
+    }
+
+    pub(super) fn on_reset(&mut self, now: Epoch) {
+        *self.place(|reports| &mut reports.last_reset) = now;
+    }
+
+    pub(super) fn on_uncertain_end(&mut self, now: Epoch) {
+        *self.place(|reports| &mut reports.last_uncertain) = now;
+    }
+
+    /// Before the first accepted command, the unit reports what happened before the login.
+    fn place(&mut self, usual: impl FnOnce(&mut Self) -> &mut Epoch) -> &mut Epoch {
+        if self.first_accepted == Epoch::NEVER { &mut self.joined } else { usual(self) }
+    }
+
+    pub(super) fn has_accepted(&self, begun: Epoch) -> bool {
+        self.first_accepted <= begun
+    }
+
+    pub(super) fn accept(&mut self, begun: Epoch) {
+        self.first_accepted = self.first_accepted.min(begun);
+    }
+
+    pub(super) const fn last_reset(&self) -> Epoch {
+        self.last_reset
+    }
+
+    /// From when on the session receives the report of every reset.
+    pub(super) fn complete_since(&self) -> Epoch {
+        self.joined.max(self.first_accepted)
+    }
+
+    pub(super) fn is_uncertain_since(&self, moment: Epoch) -> bool {
+        self.last_uncertain > moment
+    }
+
+    /// Whether every reset after `moment` is reported to the session, unless a report was hidden.
+    pub(super) fn stood_at(&self, moment: Epoch) -> bool {
+        self.complete_since() <= moment
+    }
+
+    /// Whether the session knows of every reset after `moment`.
+    pub(super) fn knows_since(&self, moment: Epoch) -> bool {
+        self.stood_at(moment) && !self.is_uncertain_since(moment)
+    }
+
+    /// Whether there was no reset after `moment`.
+    pub(super) fn vouches_for(&self, moment: Epoch) -> bool {
+        self.knows_since(moment) && self.last_reset <= moment
+    }
+}

@@ -1,0 +1,237 @@
+use super::*;
+
+const FIRST: PathId = PathId(0);
+const SECOND: PathId = PathId(1);
+
+/// A unit with a volatile cache and one session.
+fn cached() -> Durability {
+    let mut unit = Durability::new(FIRST);
+    unit.on_cache();
+    unit
+}
+
+/// The same with a second session, whose first command was accepted.
+fn cached_over_two() -> Durability {
+    let mut unit = cached();
+    unit.join(SECOND);
+    unit.accept(SECOND, unit.now());
+    unit
+}
+
+fn write(unit: &mut Durability, path: PathId) {
+    unit.on_write(path, unit.now());
+}
+
+/// Flushes over this path, for a handle that has reported what was lost before. Returns whether it reports no further loss.
+fn flush(unit: &mut Durability, path: PathId, witness: Option<PathId>) -> bool {
+    let seen = unit.losses();
+    let flush = unit.begin_flush(path);
+    unit.end_flush(flush, witness);
+    unit.losses() == seen
+}
+
+fn is_witness(unit: &Durability, path: PathId) -> bool {
+    unit.flush_rank(path).is_witness
+}
+
+#[test]
+fn only_a_reset_between_write_and_flush_loses_writes() {
+    let mut unit = cached();
+    unit.on_reset(FIRST);
+    write(&mut unit, FIRST);
+    assert!(flush(&mut unit, FIRST, None));
+    unit.on_reset(FIRST);
+    assert!(flush(&mut unit, FIRST, None), "nothing was unflushed");
+    write(&mut unit, FIRST);
+    unit.on_reset(FIRST);
+    write(&mut unit, FIRST);
+    assert!(!flush(&mut unit, FIRST, None));
+    assert!(flush(&mut unit, FIRST, None), "a loss counts once");
+}
+
+#[test]
+fn one_session_vouches_for_the_writes_of_all() {
+    let mut unit = cached();
+    unit.on_reset(FIRST);
+    unit.join(SECOND);
+    write(&mut unit, SECOND);
+    assert!(is_witness(&unit, FIRST) && is_witness(&unit, SECOND));
+    assert!(flush(&mut unit, FIRST, None));
+    write(&mut unit, SECOND);
+    // Both receive the report of one reset.
+    unit.on_reset(FIRST);
+    unit.on_reset(SECOND);
+    write(&mut unit, SECOND);
+    assert!(!flush(&mut unit, FIRST, None));
+    write(&mut unit, SECOND);
+    assert!(flush(&mut unit, FIRST, None));
+}
+
+/// It receives what came before it, and no other session does.
+#[test]
+fn what_a_new_session_receives_first_is_no_news() {
+    let mut unit = cached();
+    write(&mut unit, FIRST);
+    assert!(flush(&mut unit, FIRST, None));
+    unit.join(SECOND);
+    let early = unit.now();
+    unit.on_reset(SECOND);
+    unit.accept(SECOND, early);
+    write(&mut unit, SECOND);
+    assert!(flush(&mut unit, FIRST, None));
+    // A reset that both receive the report of.
+    write(&mut unit, FIRST);
+    unit.on_reset(FIRST);
+    assert!(!flush(&mut unit, FIRST, None));
+    write(&mut unit, FIRST);
+    unit.on_reset(SECOND);
+    assert!(flush(&mut unit, FIRST, None), "the older report of a witness is the exact one");
+}
+
+#[test]
+fn a_session_that_came_later_cannot_vouch() {
+    let mut unit = cached();
+    write(&mut unit, FIRST);
+    unit.join(SECOND);
+    assert!(!is_witness(&unit, SECOND));
+    assert!(!flush(&mut unit, SECOND, None));
+    write(&mut unit, SECOND);
+    assert!(flush(&mut unit, SECOND, None));
+
+    let mut unit = Durability::new(FIRST);
+    write(&mut unit, FIRST);
+    unit.join(SECOND);
+    assert!(flush(&mut unit, SECOND, None), "there is no cache");
+    write(&mut unit, FIRST);
+    unit.on_cache();
+    unit.join(PathId(2));
+    assert!(!flush(&mut unit, PathId(2), None), "there is one by now");
+}
+
+/// What it receives at its first commands may be a reset after a write of another session.
+#[test]
+fn a_session_vouches_for_nothing_before_its_first_accepted_command() {
+    let mut unit = cached();
+    unit.join(SECOND);
+    let begun = unit.now();
+    write(&mut unit, FIRST);
+    unit.on_reset(SECOND);
+    unit.accept(SECOND, begun);
+    assert!(!is_witness(&unit, SECOND));
+    assert!(!flush(&mut unit, SECOND, None));
+}
+
+#[test]
+fn another_session_vouches_for_what_came_before_this_one() {
+    let mut unit = cached();
+    assert!(!unit.needs(FIRST));
+    for (later, is_reset) in [(SECOND, false), (PathId(2), true)] {
+        write(&mut unit, FIRST);
+        unit.join(later);
+        assert!(unit.needs(FIRST) && !unit.needs(later));
+        let seen = unit.losses();
+        let flush = unit.begin_flush(later);
+        assert!(unit.needs(FIRST) && unit.needs_witness(&flush) && unit.covers(&flush, FIRST));
+        if is_reset {
+            unit.on_reset(FIRST);
+        }
+        unit.end_flush(flush, Some(FIRST));
+        assert!(!unit.needs(FIRST));
+        assert_eq!(unit.losses() > seen, is_reset);
+    }
+}
+
+#[test]
+fn a_session_that_has_left_vouches_for_nothing() {
+    let mut unit = cached_over_two();
+    write(&mut unit, FIRST);
+    unit.join(PathId(2));
+    unit.leave(FIRST);
+    assert!(!is_witness(&unit, FIRST) && !unit.needs(FIRST));
+    assert!(unit.witness_rank(FIRST) > unit.witness_rank(SECOND));
+    assert!(!flush(&mut unit, PathId(2), Some(FIRST)));
+    write(&mut unit, SECOND);
+    unit.join(PathId(3));
+    assert!(flush(&mut unit, PathId(3), Some(SECOND)));
+}
+
+#[test]
+fn a_write_counts_from_its_beginning() {
+    let mut unit = cached();
+    let begun = unit.now();
+    unit.on_reset(FIRST);
+    unit.on_write(FIRST, begun);
+    assert!(!flush(&mut unit, FIRST, None));
+}
+
+#[test]
+fn an_abandoned_flush_leaves_its_writes_unflushed() {
+    let mut unit = cached();
+    write(&mut unit, FIRST);
+    let abandoned = unit.begin_flush(FIRST);
+    unit.on_reset(FIRST);
+    write(&mut unit, FIRST);
+    unit.abandon_flush(abandoned);
+    assert!(!flush(&mut unit, FIRST, None));
+}
+
+#[test]
+fn a_flush_is_for_no_write_that_ends_after_its_beginning() {
+    let mut unit = cached();
+    write(&mut unit, FIRST);
+    let early = unit.begin_flush(FIRST);
+    write(&mut unit, FIRST);
+    unit.end_flush(early, None);
+    unit.on_reset(FIRST);
+    assert!(!flush(&mut unit, FIRST, None), "the second write was in no flush");
+}
+
+/// The abort of the copy of a request that is not needed any more leaves a session without a status.
+#[test]
+fn another_session_vouches_for_one_that_may_have_missed_a_report() {
+    let mut unit = cached_over_two();
+    for (is_reset, is_uncertain) in [(false, false), (true, false), (false, true)] {
+        write(&mut unit, FIRST);
+        unit.on_uncertain_end(FIRST);
+        let [first, second] = [FIRST, SECOND].map(|path| unit.flush_rank(path));
+        assert!(first.may_know_reset && !second.may_know_reset, "the second one should flush");
+        if is_reset {
+            unit.on_reset(SECOND);
+        } else if is_uncertain {
+            unit.on_uncertain_end(SECOND);
+        }
+        let seen = unit.losses();
+        let flush = unit.begin_flush(FIRST);
+        assert!(unit.needs_witness(&flush));
+        assert_eq!(unit.witness_rank(SECOND) < unit.witness_rank(FIRST), !is_uncertain);
+        unit.end_flush(flush, Some(SECOND));
+        assert_eq!(unit.losses() == seen, !is_reset && !is_uncertain);
+    }
+    write(&mut unit, FIRST);
+    unit.on_uncertain_end(FIRST);
+    assert!(!flush(&mut unit, FIRST, None));
+    write(&mut unit, FIRST);
+    assert!(flush(&mut unit, FIRST, None), "a report of what came before has arrived by then");
+}
+
+#[test]
+fn what_could_not_be_written_is_lost_once() {
+    let mut unit = cached();
+    let seen = unit.losses();
+    write(&mut unit, FIRST);
+    let failing = unit.begin_flush(FIRST);
+    unit.on_lost_writes();
+    unit.fail_flush(failing);
+    assert!(unit.losses() > seen);
+    assert!(flush(&mut unit, FIRST, None), "nothing is left that could be lost");
+}
+
+#[test]
+fn a_new_handle_begins_with_the_losses_that_some_handle_has_reported() {
+    let mut unit = cached();
+    unit.on_lost_writes();
+    assert_eq!(unit.reported_losses(), LossCount(0));
+    assert_eq!(unit.report_losses(), LossCount(1));
+    unit.on_lost_writes();
+    assert_eq!((unit.reported_losses(), unit.losses()), (LossCount(1), LossCount(2)));
+}

@@ -1,0 +1,271 @@
+//! By what a unit is recognized, whatever path leads to it.
+
+use std::fmt;
+
+use iscsi_pdu::IscsiName;
+use iscsi_pdu::scsi::vpd::Designator;
+use iscsi_pdu::scsi::{Lun, StandardInquiry};
+
+/// By what a unit is recognized.
+///
+/// A missing name proves neither equality nor difference. Only another name of the same type proves another unit.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum UnitName {
+    /// Its best designator (VPD page 83), and its serial number beside it.
+    Designator(Designator, Option<String>),
+    /// Its serial number (VPD page 80).
+    SerialNumber(String),
+    /// It reports no name: its address, and the model that is there.
+    Address(UnitAddress, Model),
+    /// It reports no name, within one session, which leads to one address.
+    Model(Model),
+}
+
+/// The address of a logical unit behind target ports (SAM-5 §4.6.2): for one initiator, always the same unit.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnitAddress {
+    /// Name of the target.
+    pub target: IscsiName,
+    /// Target portal group tag.
+    pub portal_group: u16,
+    /// Number of the unit.
+    pub lun: Lun,
+}
+
+/// What the standard INQUIRY data of a unit say of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Model {
+    /// T10 VENDOR IDENTIFICATION.
+    pub vendor: String,
+    /// PRODUCT IDENTIFICATION.
+    pub product: String,
+    /// PRODUCT REVISION LEVEL.
+    pub revision: String,
+}
+
+/// Why a path does not count as one to the unit.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Mismatch {
+    /// It leads to this unit.
+    Other(String),
+    /// Nothing proves where it leads.
+    Unproven(Unproven),
+}
+
+/// Why nothing proves where a path leads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unproven {
+    /// The unit there reports no name of that type.
+    #[error("the unit there does not say that name")]
+    NoSuchName,
+    /// The unit has no name, and the portal belongs to another portal group.
+    #[error("it has no name of its own, and the portal is of group {0}")]
+    OtherPortalGroup(u16),
+    /// The unit has no name, and the portal group is unknown.
+    #[error("it has no name of its own, and the portal does not say its group")]
+    NoPortalGroup,
+}
+
+impl UnitName {
+    /// The name of a unit with this designator and this serial number; `None` if it has neither.
+    pub fn of(designator: Option<Designator>, serial: Option<String>) -> Option<Self> {
+        match designator {
+            Some(designator) => Some(Self::Designator(designator, serial)),
+            None => serial.map(Self::SerialNumber),
+        }
+    }
+
+    /// Whether the unit reports the name itself.
+    pub const fn is_reported(&self) -> bool {
+        matches!(self, Self::Designator(..) | Self::SerialNumber(_))
+    }
+
+    /// Compares the best names that both sides have.
+    ///
+    /// # Errors
+    /// [`Mismatch::Other`] if one name is another one, [`Mismatch::Unproven`] if no two names are of one type.
+    pub fn compare(
+        &self,
+        designator: Option<&Designator>,
+        serial: Option<&str>,
+    ) -> Result<(), Mismatch> {
+        if let Some([known, found]) = self.comparable(designator) {
+            return same(known, found);
+        }
+        let known = match self {
+            Self::Designator(_, serial) => serial.as_deref(),
+            Self::SerialNumber(serial) => Some(serial.as_str()),
+            Self::Address(..) | Self::Model(_) => None,
+        };
+        match known.zip(serial) {
+            Some((known, found)) => same(&NamedBySerial(known), &NamedBySerial(found)),
+            None => Err(Mismatch::Unproven(Unproven::NoSuchName)),
+        }
+    }
+
+    /// Compares a unit that has been asked everything; it is at this address, if that is known.
+    ///
+    /// # Errors
+    /// As [`compare`](Self::compare).
+    pub fn recognize(
+        &self,
+        address: Option<&UnitAddress>,
+        model: &Model,
+        designator: Option<&Designator>,
+        serial: Option<&str>,
+    ) -> Result<(), Mismatch> {
+        match self {
+            Self::Address(known, known_model) => {
+                known.compare(address).and_then(|()| known_model.compare(model))
+            }
+            Self::Model(known) => known.compare(model),
+            Self::Designator(..) | Self::SerialNumber(_) => self.compare(designator, serial),
+        }
+    }
+
+    /// Whether this designator alone decides.
+    pub fn is_comparable(&self, found: Option<&Designator>) -> bool {
+        self.comparable(found).is_some()
+    }
+
+    /// Both designators, if they are of one type: a unit may have several, and report another as its best when it leaves some
+    /// out.
+    fn comparable<'a>(&'a self, found: Option<&'a Designator>) -> Option<[&'a Designator; 2]> {
+        let (Self::Designator(known, _), Some(found)) = (self, found) else { return None };
+        (known.designator_type == found.designator_type).then_some([known, found])
+    }
+}
+
+fn same<T: PartialEq + fmt::Display>(known: &T, found: &T) -> Result<(), Mismatch> {
+    if known == found { Ok(()) } else { Err(Mismatch::Other(found.to_string())) }
+}
+
+impl UnitAddress {
+    /// Compares the address of a unit without a name.
+    ///
+    /// # Errors
+    /// [`Mismatch::Unproven`] if it is another one, or unknown.
+    pub fn compare(&self, found: Option<&Self>) -> Result<(), Mismatch> {
+        let why = match found {
+            Some(found) if found == self => return Ok(()),
+            Some(found) => Unproven::OtherPortalGroup(found.portal_group),
+            None => Unproven::NoPortalGroup,
+        };
+        Err(Mismatch::Unproven(why))
+    }
+}
+
+impl Model {
+    /// Compares the model of a unit without a name.
+    ///
+    /// # Errors
+    /// [`Mismatch::Other`] if it is another one.
+    pub fn compare(&self, found: &Self) -> Result<(), Mismatch> {
+        same(self, found)
+    }
+}
+
+impl From<StandardInquiry> for Model {
+    fn from(inquiry: StandardInquiry) -> Self {
+        let StandardInquiry { vendor, product, revision, .. } = inquiry;
+        Self { vendor, product, revision }
+    }
+}
+
+#[derive(PartialEq)]
+struct NamedBySerial<'a>(&'a str);
+
+impl fmt::Display for NamedBySerial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "serial number {}", self.0)
+    }
+}
+
+impl fmt::Display for UnitAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, portal_group, lun } = self;
+        write!(f, "logical unit {lun} of {target}, portal group {portal_group}")
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.vendor, self.product, self.revision)
+    }
+}
+
+impl fmt::Display for UnitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Designator(designator, _) => designator.fmt(f),
+            Self::SerialNumber(serial) => NamedBySerial(serial).fmt(f),
+            Self::Address(address, model) => write!(f, "{address}: {model}"),
+            Self::Model(model) => model.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::vpd::{DeviceIdentification, UnitSerialNumber};
+
+    use super::*;
+
+    /// SPC-4 §7.8.6: a unit may have designators of several types, and only one of the same type is
+    /// another name.
+    #[test]
+    fn designators_of_different_types_are_not_compared() {
+        let name = |kind, byte| {
+            let page = [&[0, 0x83, 0, 12, 1, kind, 0, 8][..], &[byte; 8]].concat();
+            let page = DeviceIdentification::decode(&page).unwrap();
+            page.logical_unit_name().unwrap().clone()
+        };
+        let naa = |byte| name(3, byte);
+        let eui = name(2, 0x61);
+        let known = UnitName::Designator(naa(0x61), Some("1".to_owned()));
+        assert_eq!(known.compare(Some(&naa(0x61)), Some("2")), Ok(()));
+        assert!(matches!(known.compare(Some(&naa(0x62)), Some("1")), Err(Mismatch::Other(_))));
+        assert_eq!(known.compare(Some(&eui), Some("1")), Ok(()));
+        assert!(matches!(known.compare(Some(&eui), Some("2")), Err(Mismatch::Other(_))));
+        assert!(matches!(known.compare(Some(&eui), None), Err(Mismatch::Unproven(_))));
+    }
+
+    /// Two units whose serial numbers are no text are two units all the same.
+    #[test]
+    fn serial_numbers_of_any_bytes_are_compared() {
+        let serial = |bytes: [u8; 4]| {
+            let page = [&[0, 0x80, 0, 4][..], &bytes].concat();
+            UnitSerialNumber::decode(&page).unwrap().serial
+        };
+        let known = UnitName::SerialNumber(serial([0x81, 0x82, 0x83, 0x84]));
+        let other = serial([0x91, 0x92, 0x93, 0x94]);
+        assert!(matches!(known.compare(None, Some(&other)), Err(Mismatch::Other(_))));
+        assert_eq!(known.compare(None, Some(&serial([0x81, 0x82, 0x83, 0x84]))), Ok(()));
+    }
+
+    #[test]
+    fn a_unit_without_a_name_is_recognized_by_its_address_and_its_model() {
+        let model = |product: &str| Model {
+            vendor: "V".to_owned(),
+            product: product.to_owned(),
+            revision: "1".to_owned(),
+        };
+        let at = |portal_group| UnitAddress {
+            target: "iqn.2026-01.org.example:disk".parse().unwrap(),
+            portal_group,
+            lun: Lun::ZERO,
+        };
+        let known = UnitName::Address(at(1), model("A"));
+        let recognize = |address: Option<UnitAddress>, product| {
+            known.recognize(address.as_ref(), &model(product), None, Some("1"))
+        };
+        assert_eq!(recognize(Some(at(1)), "A"), Ok(()));
+        assert_eq!(recognize(Some(at(1)), "B"), Err(Mismatch::Other("V B 1".to_owned())));
+        let unproven = |why| Err(Mismatch::Unproven(why));
+        assert_eq!(recognize(Some(at(2)), "A"), unproven(Unproven::OtherPortalGroup(2)));
+        assert_eq!(recognize(None, "A"), unproven(Unproven::NoPortalGroup));
+        let within_a_session = UnitName::Model(model("A"));
+        assert_eq!(within_a_session.recognize(None, &model("A"), None, None), Ok(()));
+        assert!(!known.is_reported() && !within_a_session.is_reported());
+    }
+}

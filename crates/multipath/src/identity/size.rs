@@ -1,0 +1,118 @@
+//! How many bytes a unit has by now: it may grow and shrink while it is used (SBC-3 §4.7).
+
+/// The capacity, over all paths.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Size {
+    /// The latest question that was sent, and the latest one that was answered.
+    asked: u64,
+    answered: u64,
+    /// Bytes now, and the most that the unit ever had.
+    now: u64,
+    most: u64,
+}
+
+/// A question for the capacity. Answers count in the order in which the questions were sent, since one session may answer later
+/// than another.
+#[derive(Clone, Copy, Debug)]
+pub struct SizeQuestion(u64);
+
+/// The unit has another capacity.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Resized {
+    /// Bytes before.
+    pub before: u64,
+    /// Bytes now.
+    pub now: u64,
+}
+
+/// A range does not lie on the unit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RangeError {
+    /// It did once.
+    #[error("the unit has shrunk from {before} to {now} bytes")]
+    Shrunk {
+        /// The most bytes that the unit had.
+        before: u64,
+        /// Bytes now.
+        now: u64,
+    },
+    /// It never did.
+    #[error("the range ends beyond the {capacity} bytes of the unit")]
+    Beyond {
+        /// Bytes now.
+        capacity: u64,
+    },
+}
+
+impl Size {
+    /// The first capacity that the unit has reported, bytes.
+    pub(super) const fn begin(&mut self, bytes: u64) {
+        self.now = bytes;
+        self.most = bytes;
+    }
+
+    pub(super) const fn ask(&mut self) -> SizeQuestion {
+        self.asked += 1;
+        SizeQuestion(self.asked)
+    }
+
+    pub(super) fn answer(&mut self, question: SizeQuestion, bytes: u64) -> Option<Resized> {
+        if question.0 < self.answered {
+            return None;
+        }
+        self.answered = question.0;
+        let before = std::mem::replace(&mut self.now, bytes);
+        self.most = self.most.max(bytes);
+        (before != bytes).then_some(Resized { before, now: bytes })
+    }
+
+    pub(super) const fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) const fn check(&self, offset: u64, len: u64) -> Result<(), RangeError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.now => Ok(()),
+            Some(end) if end <= self.most => {
+                Err(RangeError::Shrunk { before: self.most, now: self.now })
+            }
+            Some(_) | None => Err(RangeError::Beyond { capacity: self.now }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(bytes: u64) -> Size {
+        let mut size = Size::default();
+        size.begin(bytes);
+        size
+    }
+
+    #[test]
+    fn a_range_that_was_there_once_differs_from_one_that_never_was() {
+        let mut size = size(4096);
+        assert_eq!(size.check(3584, 512), Ok(()));
+        assert_eq!(size.check(3584, 513), Err(RangeError::Beyond { capacity: 4096 }));
+        let question = size.ask();
+        assert_eq!(size.answer(question, 2048), Some(Resized { before: 4096, now: 2048 }));
+        assert_eq!(size.check(0, 2048), Ok(()));
+        assert_eq!(size.check(2048, 1), Err(RangeError::Shrunk { before: 4096, now: 2048 }));
+        assert_eq!(size.check(4096, 1), Err(RangeError::Beyond { capacity: 2048 }));
+        assert_eq!(size.check(u64::MAX, 2), Err(RangeError::Beyond { capacity: 2048 }));
+        let question = size.ask();
+        assert_eq!(size.answer(question, 4608), Some(Resized { before: 2048, now: 4608 }));
+        assert_eq!(size.check(4096, 512), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_comes_too_late() {
+        let mut size = size(4096);
+        let (early, late) = (size.ask(), size.ask());
+        assert_eq!(size.answer(late, 4608), Some(Resized { before: 4096, now: 4608 }));
+        assert_eq!(size.answer(early, 4096), None);
+        assert_eq!(size.now(), 4608);
+    }
+}
