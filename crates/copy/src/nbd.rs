@@ -3,6 +3,7 @@
 mod advice;
 mod connection;
 mod connections;
+mod conversion;
 mod device;
 mod dirty_bitmap;
 mod handshake;
@@ -18,7 +19,7 @@ mod writes;
 
 use std::io::{self, ErrorKind};
 
-use iscsi_block_device::{DeviceError, DeviceErrorKind};
+use iscsi_block_device::DeviceError;
 use iscsi_nbd::ProtocolError;
 use iscsi_nbd::client::HandshakeError;
 use thiserror::Error;
@@ -106,26 +107,6 @@ pub enum NbdError {
     /// A connection was lost, and with it perhaps what the server had answered and not flushed; a flush says so.
     #[error("the connection to the NBD server was lost, and with it perhaps what was not flushed")]
     UnflushedWritesLost,
-}
-
-impl From<NbdError> for DeviceError {
-    /// Keeps the error as the [source](std::error::Error::source), and takes over its advice.
-    fn from(error: NbdError) -> Self {
-        let kind = match &error {
-            NbdError::Uri(_) | NbdError::BitmapForm => DeviceErrorKind::InvalidInput,
-            NbdError::Tls => DeviceErrorKind::Unsupported,
-            NbdError::Connect { .. } => DeviceErrorKind::Unreachable,
-            NbdError::Silent(_) => DeviceErrorKind::TimedOut,
-            NbdError::Handshake { .. } | NbdError::NoBitmap(_) => DeviceErrorKind::NotFound,
-            NbdError::Bitmap { .. } => DeviceErrorKind::Other,
-            NbdError::TooLarge { .. } | NbdError::Protocol(_) => DeviceErrorKind::Protocol,
-            NbdError::Lost | NbdError::Away { .. } => DeviceErrorKind::ConnectionLost,
-            NbdError::Changed(_) => DeviceErrorKind::AnotherDevice,
-            NbdError::UnflushedWritesLost => DeviceErrorKind::LostWrites,
-        };
-        let advice = error.advice().map(NbdAdvice::text);
-        Self::new(kind, error).with_advice(advice)
-    }
 }
 
 /// What a failed connection means, by what the system says.

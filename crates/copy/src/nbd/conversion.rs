@@ -1,0 +1,26 @@
+//! What an error of an export means to the user of a device.
+
+use iscsi_block_device::{DeviceError, DeviceErrorKind};
+
+use super::NbdError;
+use super::advice::NbdAdvice;
+
+impl From<NbdError> for DeviceError {
+    /// Keeps the error as the [source](std::error::Error::source), and takes over its advice.
+    fn from(error: NbdError) -> Self {
+        let kind = match &error {
+            NbdError::Uri(_) | NbdError::BitmapForm => DeviceErrorKind::InvalidInput,
+            NbdError::Tls => DeviceErrorKind::Unsupported,
+            NbdError::Connect { .. } => DeviceErrorKind::Unreachable,
+            NbdError::Silent(_) => DeviceErrorKind::TimedOut,
+            NbdError::Handshake { .. } | NbdError::NoBitmap(_) => DeviceErrorKind::NotFound,
+            NbdError::Bitmap { .. } => DeviceErrorKind::Other,
+            NbdError::TooLarge { .. } | NbdError::Protocol(_) => DeviceErrorKind::Protocol,
+            NbdError::Lost | NbdError::Away { .. } => DeviceErrorKind::ConnectionLost,
+            NbdError::Changed(_) => DeviceErrorKind::AnotherDevice,
+            NbdError::UnflushedWritesLost => DeviceErrorKind::LostWrites,
+        };
+        let advice = error.advice().map(NbdAdvice::text);
+        Self::new(kind, error).with_advice(advice)
+    }
+}
