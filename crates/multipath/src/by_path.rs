@@ -1,11 +1,13 @@
 //! One record for each path.
 
+use smallvec::SmallVec;
+
 use crate::ids::PathId;
 
 /// The records of the paths, in the order of their numbers. A unit has few paths, so that a list is shorter and faster than
-/// a map.
+/// a map. Up to two lie within the unit: of many units none is in a cache when its turn comes.
 #[derive(Clone, Debug)]
-pub(crate) struct ByPath<T>(Vec<(PathId, T)>);
+pub(crate) struct ByPath<T>(SmallVec<[(PathId, T); 2]>);
 
 impl<T> ByPath<T> {
     pub(crate) fn insert(&mut self, path: PathId, record: T) {
@@ -50,6 +52,6 @@ impl<T> ByPath<T> {
 
 impl<T> Default for ByPath<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(SmallVec::new())
     }
 }

@@ -23,8 +23,7 @@ pub(crate) struct SeenLosses(LossCount);
 impl LossCursor {
     /// The cursor of a new handle, which reports the losses that no handle has reported yet.
     pub(crate) fn new(unit: &Arc<UnitLock>) -> Self {
-        let seen = unit.lock().durability.reported_losses();
-        Self { unit: Arc::clone(unit), seen: seen.0.into() }
+        Self { unit: Arc::clone(unit), seen: unit.reported_losses().0.into() }
     }
 
     /// A flush begins.

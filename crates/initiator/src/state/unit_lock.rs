@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::{Begun, Transitions, Unit, UnknownForms};
+use iscsi_multipath::{Begun, LossCount, Transitions, Unit, UnknownForms};
 
 use crate::state::unit_changes::ChangeLog;
 
@@ -30,6 +30,7 @@ struct Copies {
     size: AtomicU64,
     revision: AtomicU64,
     attentions: AtomicU64,
+    reported_losses: AtomicU64,
     unknown_forms: AtomicU32,
     transitions: AtomicU32,
     needs_revalidation: AtomicBool,
@@ -56,6 +57,11 @@ impl UnitLock {
     /// The number of unit attentions, and of ends of commands that may have hidden one.
     pub(crate) fn attentions(&self) -> u64 {
         self.copies.attentions.load(Ordering::Acquire)
+    }
+
+    /// The number of losses that some handle has reported.
+    pub(crate) fn reported_losses(&self) -> LossCount {
+        LossCount(self.copies.reported_losses.load(Ordering::Acquire))
     }
 
     /// Whether the unit has refused to know this operation code.
@@ -93,9 +99,11 @@ impl Copies {
             self.needs_revalidation.store(identity.any_needs_revalidation(), Ordering::Release);
             self.revision.store(identity.revision(), Ordering::Release);
         }
-        for (copy, now) in
-            [(&self.size, identity.size()), (&self.attentions, identity.attentions())]
-        {
+        for (copy, now) in [
+            (&self.size, identity.size()),
+            (&self.attentions, identity.attentions()),
+            (&self.reported_losses, unit.durability.reported_losses().0),
+        ] {
             if copy.load(Ordering::Relaxed) != now {
                 copy.store(now, Ordering::Release);
             }
