@@ -274,7 +274,7 @@ impl Registrations {
     }
 
     /// Judges the registrations by the ISIDs of their nexuses: an ISID that has more of them than are uncertain has one that was
-    /// acknowledged. Two nexuses with one ISID, at two target ports, cannot be told apart.
+    /// acknowledged. Two nexuses with one ISID, at two target ports, look alike.
     pub(super) fn evidence(&self, status: &FullStatus) -> Evidence {
         let of_disk = status.registrants.iter().filter(|it| it.key == self.key);
         let isids = of_disk.filter_map(|it| it.initiator_port.isid());
@@ -292,8 +292,8 @@ impl Registrations {
     /// has this key, or none for [`NONE`](ReservationKey::NONE). `None` if that is not certain. Another host may have fenced
     /// off the other nexuses unless `is_sole_change`.
     ///
-    /// A session with the same ISID at another target port is another nexus, with an entry that cannot be told apart from
-    /// this one, and that may be late, or gone.
+    /// A session with the same ISID at another target port is another nexus. Its entry looks like the one of this nexus, and may
+    /// be late, or gone.
     pub(super) fn is_made(
         &self,
         status: &FullStatus,
