@@ -1,3 +1,5 @@
+mod model;
+
 use super::*;
 
 const FIRST: PathId = PathId(0);
