@@ -122,9 +122,16 @@ impl PathSelector {
         self.path(id).is_some_and(|path| path.is_silent(&self.hedge, now))
     }
 
-    /// Returns whether requests use a path: whether it is one of the best.
-    pub fn is_used(&self, id: PathId, now: Instant) -> bool {
-        self.used(now).any(|path| path.id == id)
+    /// Returns the paths that requests go to, in their order.
+    #[must_use]
+    pub fn in_use(&self, now: Instant) -> Vec<PathId> {
+        self.used(now).filter(|path| !path.is_closing).map(|path| path.id).collect()
+    }
+
+    /// Returns the paths that were closed, in their order.
+    #[must_use]
+    pub fn closing(&self) -> Vec<PathId> {
+        self.paths.iter().filter(|path| path.is_closing).map(|path| path.id).collect()
     }
 
     /// The silence of the only path changes nothing, and to find it out costs 600 instructions a request.
@@ -523,7 +530,7 @@ mod tests {
         assert_eq!(selector.idle(PathId(2), now), None, "a duplicate costs the array as much");
         let elsewhere = Requirements { avoid: Some(PathId(2)), ..ANY };
         assert_eq!(selector.pick(LEN, elsewhere, now), Some(PathId(0)));
-        assert!(selector.others_serve(PathId(2), now) && selector.is_used(PathId(2), now));
+        assert!(selector.others_serve(PathId(2), now) && selector.in_use(now).contains(&PathId(2)));
         selector.set_access(PathId(2), access(AccessState::Unavailable));
         assert_eq!(selector.pick(LEN, ANY, now), Some(PathId(0)));
         selector.set_access(PathId(0), access(AccessState::Offline));
