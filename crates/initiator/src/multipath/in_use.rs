@@ -12,7 +12,7 @@ impl<C: Carrier> Paths<C> {
     /// The best that there are, but for those that are being let go.
     pub(crate) fn in_use(&self) -> Vec<(PathId, C)> {
         let (state, now) = (self.lock(), now());
-        let (open, in_use) = (state.paths.open().iter(), state.selector.in_use(now));
+        let (open, in_use) = (state.paths.open().iter(), state.requests.paths().in_use(now));
         open.filter(|(id, _)| in_use.binary_search(id).is_ok()).cloned().collect()
     }
 }
@@ -22,7 +22,7 @@ impl Paths<Path> {
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());
         // A disk may have 1,024 sessions: each is looked up in lists that are in order.
-        let (in_use, closing) = (state.selector.in_use(now), state.selector.closing());
+        let (in_use, closing) = (state.requests.paths().in_use(now), state.requests.paths().closing());
         let session = |(path, it): &(PathId, Path)| {
             let portal = PortalId(it.portal);
             let state = if not_served.iter().any(|(id, _)| id == path) {

@@ -232,6 +232,12 @@ impl PathSelector {
         Some(self.path_mut(id)?.take(len.max(MIN_LEN), requirements, is_crowded, now))
     }
 
+    /// Returns a permit for a request that goes over a path whatever is in flight there, and takes no credit. `None` if the
+    /// path is gone.
+    pub fn take_beside(&mut self, id: PathId, now: Instant) -> Option<PathPermit> {
+        Some(self.path_mut(id)?.take_beside(now))
+    }
+
     /// Ends the place of a request that was answered, and measures the path by it.
     pub fn answered(&mut self, permit: &PathPermit, now: Instant) {
         if let Some(path) = self.path_mut(permit.path) {

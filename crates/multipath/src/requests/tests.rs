@@ -14,7 +14,14 @@ const B: PathId = PathId(1);
 const CREDIT: Credit = Credit { bytes: 8 << 20, requests: 64 };
 
 const READ: RequestSpec =
-    RequestSpec { len: LEN, writes: false, is_plain: true, can_shorten: true, can_double: true };
+    RequestSpec {
+        len: LEN,
+        writes: false,
+        is_plain: true,
+        can_shorten: true,
+        can_double: true,
+        route: Route::Credit,
+    };
 const WRITE: RequestSpec = RequestSpec { writes: true, ..READ };
 
 fn millis(millis: u64) -> Duration {
@@ -71,7 +78,7 @@ impl World {
         while let Some(output) = self.requests.poll_output() {
             if let Output::Send { request, attempt, path, .. } = output {
                 self.in_flight.push((attempt, path, request));
-            } else if let Output::Abort(attempt) = output {
+            } else if let Output::Abort { attempt, .. } = output {
                 self.aborted.push(attempt);
             } else if let Output::Completed { request, result, .. } = output {
                 let before = self.results.insert(request, result);
