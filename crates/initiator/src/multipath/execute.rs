@@ -98,7 +98,8 @@ impl<C: Carrier> Paths<C> {
                     let flight = request.flight(&attempt);
                     // It has paid to no class, which it would wait for.
                     let (result, now) = carry(&attempt.carrier, None, &mut transfer).await;
-                    let order = flight.end_and_take(result.as_ref().map(drop), now);
+                    let order =
+                        flight.end_and_take(result.as_ref().map(drop), Some(&transfer), now);
                     if let Ok(answer) = result {
                         request.complete();
                         return Ok(Answered::since(begun, (answer, now)));
@@ -197,7 +198,9 @@ impl<'a, C: Carrier> Execution<'a, C> {
             Order::Send(attempt) => self.send(attempt),
             Order::Abort(attempt) => {
                 let copy = self.copies.iter().find(|copy| copy.attempt == attempt);
-                copy.and_then(|copy| copy.cancellation.as_ref()).into_iter().for_each(Cancellation::cancel);
+                copy.and_then(|copy| copy.cancellation.as_ref())
+                    .into_iter()
+                    .for_each(Cancellation::cancel);
             }
             Order::Charge => {
                 self.charging = Some(Box::pin(self.paths.pass(self.transfer.len())));
@@ -254,7 +257,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
         let (id, carrier, charge) = (attempt.id, attempt.carrier, self.charge.take());
         let carried = Box::pin(async move {
             let (result, now) = carry(&carrier, charge, &mut transfer).await;
-            flight.end(result.as_ref().map(drop), transfer.is_cancelled(), now);
+            flight.end(result.as_ref().map(drop), &transfer, now);
             (transfer, result.ok().map(|answer| (answer, now)))
         });
         self.copies.push(Copy { attempt: id, carried, cancellation });
@@ -271,7 +274,10 @@ impl<'a, C: Carrier> Execution<'a, C> {
         }
     }
 
-    async fn completed(mut self, result: Result<AttemptId, Failure<Error>>) -> Result<Timed<C>, Error> {
+    async fn completed(
+        mut self,
+        result: Result<AttemptId, Failure<Error>>,
+    ) -> Result<Timed<C>, Error> {
         // Their ends are not waited for, but each keeps its place and its range until then.
         for copy in self.copies.drain(..) {
             tokio::spawn(copy.carried);

@@ -52,7 +52,7 @@ impl Paths<Path> {
                 Order::Send(attempt) => {
                     let flight = request.flight(&attempt);
                     let result = self.flush_over(attempt, Arc::clone(&permit)).await;
-                    order = flight.end_and_take(result.as_ref().copied(), now());
+                    order = flight.end_and_take(result.as_ref().copied(), None, now());
                 }
                 Order::Report(reported) => report.apply(reported),
                 Order::Completed(result) => {

@@ -22,7 +22,8 @@ impl Paths<Path> {
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());
         // A disk may have 1,024 sessions: each is looked up in lists that are in order.
-        let (in_use, closing) = (state.requests.paths().in_use(now), state.requests.paths().closing());
+        let (in_use, closing) =
+            (state.requests.paths().in_use(now), state.requests.paths().closing());
         let session = |(path, it): &(PathId, Path)| {
             let portal = PortalId(it.portal);
             let state = if not_served.iter().any(|(id, _)| id == path) {

@@ -12,6 +12,7 @@ use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, State, now};
 use crate::multipath::inbox::{Attempt, Order, Wakers};
 use crate::state::counters::RequestKind;
+use crate::unit::transfer::Transfer;
 
 /// An attempt in flight. Dropped before it has [ended](Self::end), it is given up with its request.
 pub(super) struct Flight<C: Carrier> {
@@ -91,8 +92,9 @@ impl<C: Carrier> Paths<C> {
         (id, path): (AttemptId, PathId),
         (is_short, is_hedge): (bool, bool),
     ) -> Option<Attempt<C>> {
-        let carrier = state.paths.get(path)?.clone();
-        let len = state.inboxes.len_of(request)?;
+        let (carrier, len) = (state.paths.get(path).cloned(), state.inboxes.len_of(request));
+        debug_assert!(carrier.is_some() && len.is_some(), "{id:?} of {request:?} over {path:?}");
+        let (carrier, len) = (carrier?, len?);
         state.paths.counted(path).begin(len);
         if std::mem::take(&mut state.is_unattended) {
             self.read_buffers().keep();
@@ -122,7 +124,8 @@ impl<C: Carrier> Paths<C> {
 
     /// A path is of no use: others take its requests.
     fn set_aside(&self, state: &mut State<C>, path: PathId, why: &Error) {
-        self.report().log(|| tracing::debug!(path = path.0, error = %why, "a session is of no use"));
+        self.report()
+            .log(|| tracing::debug!(path = path.0, error = %why, "a session is of no use"));
         state.paths.set_aside(path, why);
         self.attention().notify_one();
     }
@@ -159,16 +162,21 @@ impl<C: Carrier> State<C> {
 }
 
 impl<C: Carrier> Flight<C> {
-    /// The attempt has ended. One that was cancelled counts as no error.
-    pub(super) fn end(mut self, result: Result<(), &Error>, is_cancelled: bool, now: Instant) {
+    /// The attempt has ended, with which `sent` went over the path. One that was cancelled counts as no error.
+    pub(super) fn end(mut self, result: Result<(), &Error>, sent: &Transfer, now: Instant) {
         self.has_ended = true;
-        self.paths.change(|state| self.ended(state, result, is_cancelled, now));
+        self.paths.change(|state| self.ended(state, result, Some(sent), now));
     }
 
     /// The attempt has ended. Returns what the request is to do next, if that is clear.
-    pub(super) fn end_and_take(mut self, result: Result<(), &Error>, now: Instant) -> Option<Order<C>> {
+    pub(super) fn end_and_take(
+        mut self,
+        result: Result<(), &Error>,
+        sent: Option<&Transfer>,
+        now: Instant,
+    ) -> Option<Order<C>> {
         self.has_ended = true;
-        let ended = |state: &mut State<C>| self.ended(state, result, false, now);
+        let ended = |state: &mut State<C>| self.ended(state, result, sent, now);
         self.paths.change_then(ended, |state, ()| state.inboxes.take(self.request))
     }
 
@@ -176,12 +184,12 @@ impl<C: Carrier> Flight<C> {
         &self,
         state: &mut State<C>,
         result: Result<(), &Error>,
-        is_cancelled: bool,
+        sent: Option<&Transfer>,
         now: Instant,
     ) {
         match result {
             Ok(()) => self.answered(state, now),
-            Err(error) => self.failed(state, error, is_cancelled, now),
+            Err(error) => self.failed(state, error, sent, now),
         }
     }
 
@@ -199,14 +207,18 @@ impl<C: Carrier> Flight<C> {
         }
     }
 
-    fn failed(&self, state: &mut State<C>, error: &Error, is_cancelled: bool, now: Instant) {
+    fn failed(&self, state: &mut State<C>, error: &Error, sent: Option<&Transfer>, now: Instant) {
         let counted = state.paths.counted(self.path);
-        if is_cancelled {
+        if sent.is_some_and(Transfer::is_cancelled) {
             counted.give_up(self.len);
         } else {
             counted.end(self.kind, self.len, None);
         }
-        let end = error.end();
+        let end = match error.end() {
+            // Its shorter form was sent already.
+            End::UnknownCommand if !sent.is_some_and(Transfer::can_shorten) => End::Refused,
+            end => end,
+        };
         if end == End::SessionLost {
             self.paths.lose_path(state, self.path, error);
         }

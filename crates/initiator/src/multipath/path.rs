@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_multipath::{Access, FlushRank};
 use iscsi_multipath::reconnect::Lifetime;
+use iscsi_multipath::{Access, FlushRank};
 use iscsi_session::Completion;
 use tokio::time::Instant;
 

@@ -126,7 +126,9 @@ impl<C: Carrier> Paths<C> {
                 None => request.next().await,
             };
             match next {
-                Order::Prepare => self.change(|state| state.requests.prepared(request.id, false, now())),
+                Order::Prepare => {
+                    self.change(|state| state.requests.prepared(request.id, false, now()))
+                }
                 Order::Completed(Err(Failure::Refused(why))) => {
                     request.complete();
                     return Err(why);

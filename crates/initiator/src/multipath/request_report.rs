@@ -71,7 +71,9 @@ impl RequestReport {
     /// The error of a request that has failed.
     pub(super) fn error_of(&self, failure: Failure<Error>) -> Error {
         match failure {
-            Failure::Attempt(error) | Failure::Reservation(error) | Failure::Refused(error) => error,
+            Failure::Attempt(error) | Failure::Reservation(error) | Failure::Refused(error) => {
+                error
+            }
             Failure::EndsSessions { times, cause } => {
                 let (command, blocks) = (self.command, self.blocks.clone());
                 Error::EndsSessions { command, blocks, times, cause: Box::new(cause) }

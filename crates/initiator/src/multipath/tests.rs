@@ -448,7 +448,8 @@ async fn the_end_waits_for_no_request_of_one_that_is_being_let_go() {
     let execute = || Box::pin(paths.execute(Transfer::query(Cdb::read_16(0, 512), LEN)));
     let mut requests = [execute(), execute()];
     for request in &mut requests {
-        let poll = |context: &mut Context<'_>| Poll::Ready(request.as_mut().poll(context).is_ready());
+        let poll =
+            |context: &mut Context<'_>| Poll::Ready(request.as_mut().poll(context).is_ready());
         assert!(!poll_fn(poll).await);
     }
     let young = paths.open()[1].0;

@@ -55,6 +55,11 @@ impl PathSelector {
         self.paths.retain(|path| path.id != id);
     }
 
+    /// Returns whether the path is there.
+    pub fn contains(&self, id: PathId) -> bool {
+        self.path(id).is_some()
+    }
+
     /// Closes a path: it takes nothing more.
     pub fn close(&mut self, id: PathId) {
         if let Some(path) = self.path_mut(id) {

@@ -42,8 +42,11 @@ impl<E: Clone> Requests<E> {
             self.requests.get(request.0).is_some_and(|record| record.attempts.is_empty());
         let stays =
             matches!(disposition, Disposition::RetryImmediately | Disposition::RetryShorter);
-        if stays {
+        if stays && self.selector.contains(path) {
             self.retry_here(request, permit, end.end);
+        } else if stays && is_last_copy {
+            // The path was lost after the unit had answered.
+            self.retry(request, true, now);
         } else if !is_last_copy {
             self.copy_failed(request, permit, disposition, end, now);
         } else if let Disposition::Pause(limit) = disposition {

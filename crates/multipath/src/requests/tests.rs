@@ -13,15 +13,14 @@ const A: PathId = PathId(0);
 const B: PathId = PathId(1);
 const CREDIT: Credit = Credit { bytes: 8 << 20, requests: 64 };
 
-const READ: RequestSpec =
-    RequestSpec {
-        len: LEN,
-        writes: false,
-        is_plain: true,
-        can_shorten: true,
-        can_double: true,
-        route: Route::Credit,
-    };
+const READ: RequestSpec = RequestSpec {
+    len: LEN,
+    writes: false,
+    is_plain: true,
+    can_shorten: true,
+    can_double: true,
+    route: Route::Credit,
+};
 const WRITE: RequestSpec = RequestSpec { writes: true, ..READ };
 
 fn millis(millis: u64) -> Duration {
@@ -272,6 +271,20 @@ fn a_lost_path_leaves_its_requests_to_the_other_one() {
         world.end(attempt, End::Good);
         assert!(world.succeeded(request));
     }
+}
+
+/// The unit has reported an event, and its session ends before the request knows.
+#[test]
+fn nothing_is_retried_over_a_path_that_is_lost() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(WRITE);
+    let (attempt, _) = world.only(request);
+    world.requests.remove_lost_path(A, world.now);
+    world.drain();
+    world.end(attempt, End::Attention);
+    assert!(world.in_flight.is_empty());
+    world.add(B);
+    assert_eq!(world.only(request).1, B);
 }
 
 #[test]
