@@ -1,5 +1,7 @@
 //! Traces: what goes in, and the outputs that come out, in virtual time.
 
+mod links;
+
 use std::collections::BTreeMap;
 
 use iscsi_pdu::scsi::AccessState;
