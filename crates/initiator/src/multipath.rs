@@ -12,12 +12,11 @@
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
 pub(crate) mod access;
-pub(crate) mod carrier;
 mod closing;
 mod confirmation;
 pub(crate) mod dispatch;
 pub(crate) mod event;
-mod execute;
+pub(crate) mod execute;
 pub(crate) mod exposition;
 mod flush;
 mod flush_watch;
@@ -55,6 +54,4 @@ mod slow_target;
 pub(crate) mod spread;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
-#[cfg(test)]
-mod tests;
 mod witness;

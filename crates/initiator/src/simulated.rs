@@ -12,6 +12,7 @@ mod many_requests;
 mod parts;
 mod path_model;
 mod path_mtu;
+mod paths;
 mod session_count;
 mod settlement;
 mod shaping;

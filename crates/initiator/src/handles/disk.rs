@@ -35,8 +35,8 @@ use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
-use crate::multipath::carrier::Answered;
 use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::execute::Answered;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
 use crate::multipath::report::Report;
@@ -465,7 +465,7 @@ impl Disk {
     fn execute(
         &self,
         transfer: Transfer,
-    ) -> Pin<Box<dyn Future<Output = Result<Answered<Completion>, Error>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Answered, Error>> + Send + '_>> {
         Box::pin(self.paths.execute(transfer))
     }
 
@@ -486,7 +486,7 @@ impl Disk {
         let execution = self.execute(transfer);
         async move {
             let running = self.begin(kind, len);
-            let conclude = |answered: Result<Answered<Completion>, Error>| {
+            let conclude = |answered: Result<Answered, Error>| {
                 let time = answered.as_ref().ok().map(|answered| answered.time);
                 let result = answered.and_then(|answered| judge(expected, answered.answer));
                 running.end(time.filter(|_| result.is_ok()));

@@ -41,7 +41,7 @@ impl Supervisor {
     /// [`Error::Unsettled`], [`Error::StillRegistered`], or why a session ended, if not by the logout.
     pub(super) async fn close(
         &mut self,
-        remains: Remains<Path>,
+        remains: Remains,
         event: Option<Event>,
     ) -> Result<(), Error> {
         // A logout waits for all that is in flight, so a question without an answer would keep the disk from ending.

@@ -4,9 +4,8 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::path::Path;
 
-impl Paths<Path> {
+impl Paths {
     /// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile
     /// is asked when it comes back; where none is left, the next one is waited for.
     ///

@@ -11,7 +11,6 @@ use iscsi_multipath::requests::{RequestLimits, Requests};
 use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
 use crate::multipath::flush_watch::FlushWatch;
 use crate::multipath::inbox::Inboxes;
 use crate::multipath::path::Path;
@@ -21,24 +20,26 @@ use crate::multipath::report::Report;
 use crate::options::policy::RequestPolicy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
+#[cfg(test)]
+use crate::state::counters::Snapshot;
 use crate::state::read_buffers::ReadBuffers;
 use crate::state::waiters::Waiters;
 use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 
 /// The paths to one unit. Clones are the same paths.
-pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
+pub(crate) struct Paths(Arc<Shared>);
 
 /// The paths, as their supervisor knows them: they end with the last disk.
-pub(crate) struct WeakPaths<C: Carrier = Path> {
-    shared: Weak<Shared<C>>,
-    remains: Arc<Mutex<Option<Remains<C>>>>,
+pub(crate) struct WeakPaths {
+    shared: Weak<Shared>,
+    remains: Arc<Mutex<Option<Remains>>>,
 }
 
 /// What came of closing the paths, once they are closed.
 type Closed = Option<Result<(), Error>>;
 
-struct Shared<C: Carrier> {
-    state: Mutex<State<C>>,
+struct Shared {
+    state: Mutex<State>,
     /// What all paths may have under way together.
     budget: Budget,
     /// Buffers of reads, used again.
@@ -57,16 +58,16 @@ struct Shared<C: Carrier> {
     /// Requests that wait in their class.
     in_class: Waiters,
     /// For the supervisor, once nobody else knows the paths any more.
-    remains: Arc<Mutex<Option<Remains<C>>>>,
+    remains: Arc<Mutex<Option<Remains>>>,
     /// From the supervisor.
     closed: OnceLock<watch::Receiver<Closed>>,
 }
 
 /// What the lock guards.
-pub(super) struct State<C: Carrier> {
-    pub(super) paths: PathSet<C>,
+pub(super) struct State {
+    pub(super) paths: PathSet,
     pub(super) requests: Requests<Error>,
-    pub(super) inboxes: Inboxes<C>,
+    pub(super) inboxes: Inboxes,
     pub(super) meter: Meter,
     /// Requests of which a second copy was sent.
     pub(super) hedged: u64,
@@ -78,13 +79,13 @@ pub(super) struct State<C: Carrier> {
     pub(super) is_unattended: bool,
 }
 
-impl<C: Carrier> Clone for Paths<C> {
+impl Clone for Paths {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<C: Carrier> fmt::Debug for Paths<C> {
+impl fmt::Debug for Paths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Paths")
             .field("open", &self.lock().paths.open().len())
@@ -92,22 +93,22 @@ impl<C: Carrier> fmt::Debug for Paths<C> {
     }
 }
 
-impl<C: Carrier> WeakPaths<C> {
-    pub(crate) fn upgrade(&self) -> Option<Paths<C>> {
+impl WeakPaths {
+    pub(crate) fn upgrade(&self) -> Option<Paths> {
         self.shared.upgrade().map(Paths)
     }
 
     /// What is left to be closed, once nobody else knows the paths any more; the supervisor's attention
     /// is called for when it is there.
-    pub(super) fn take_remains(&self) -> Option<Remains<C>> {
+    pub(super) fn take_remains(&self) -> Option<Remains> {
         self.remains.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// A single path.
     pub(crate) fn new(
-        carrier: C,
+        carrier: Path,
         room: Credit,
         budget: Budget,
         policy: RequestPolicy,
@@ -141,12 +142,12 @@ impl<C: Carrier> Paths<C> {
         paths
     }
 
-    pub(crate) fn downgrade(&self) -> WeakPaths<C> {
+    pub(crate) fn downgrade(&self) -> WeakPaths {
         WeakPaths { shared: Arc::downgrade(&self.0), remains: Arc::clone(&self.0.remains) }
     }
 
     /// Adds a path; what waits may take it at once.
-    pub(crate) fn add(&self, carrier: C, room: Credit) -> PathId {
+    pub(crate) fn add(&self, carrier: Path, room: Credit) -> PathId {
         self.change(|state| {
             let id = state.paths.add(carrier);
             state.requests.add_path(id, room, now());
@@ -167,16 +168,20 @@ impl<C: Carrier> Paths<C> {
         self.change(|state| state.requests.handle_timeout(now()));
     }
 
-    /// The paths that take requests, the oldest first.
+    /// Whether anything is in flight on a path.
     #[cfg(test)]
-    pub(crate) fn working(&self) -> Vec<PathId> {
-        let state = self.lock();
-        let ids = state.paths.open().iter().map(|(id, _)| *id);
-        ids.filter(|id| !state.requests.paths().is_closing(*id)).collect()
+    pub(crate) fn has_requests(&self, id: PathId) -> bool {
+        self.lock().requests.paths().in_flight(id) > 0
+    }
+
+    /// What was counted of each path that is open, and of all that are gone.
+    #[cfg(test)]
+    pub(crate) fn snapshots(&self) -> (Vec<Snapshot>, Snapshot) {
+        self.lock().paths.snapshots()
     }
 
     /// The paths that are open.
-    pub(crate) fn open(&self) -> Vec<(PathId, C)> {
+    pub(crate) fn open(&self) -> Vec<(PathId, Path)> {
         self.lock().paths.open().to_vec()
     }
 
@@ -202,7 +207,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// What is left to be closed after the end.
-    pub(super) fn remains(&self) -> Remains<C> {
+    pub(super) fn remains(&self) -> Remains {
         self.lock().paths.remains()
     }
 
@@ -218,7 +223,7 @@ impl<C: Carrier> Paths<C> {
 
     /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
     /// `None` if it is needed again, or was lost, or all has ended.
-    pub(crate) async fn remove(&self, id: PathId) -> Option<C> {
+    pub(crate) async fn remove(&self, id: PathId) -> Option<Path> {
         loop {
             let drained = self.0.drained.notified();
             {
@@ -237,7 +242,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// The paths that were lost since the last call, each with the reason.
-    pub(crate) fn take_lost(&self) -> Vec<(C, Error)> {
+    pub(crate) fn take_lost(&self) -> Vec<(Path, Error)> {
         self.lock().paths.take_lost()
     }
 
@@ -252,12 +257,12 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How many requests were sent over a second path.
-    pub(super) fn hedged(&self) -> u64 {
+    pub(crate) fn hedged(&self) -> u64 {
         self.lock().hedged
     }
 
     /// What all paths may have under way together.
-    pub(super) fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
     }
 
@@ -322,7 +327,7 @@ impl<C: Carrier> Paths<C> {
         &self.0.policy
     }
 
-    pub(super) fn report(&self) -> &Arc<Report> {
+    pub(crate) fn report(&self) -> &Arc<Report> {
         &self.0.report
     }
 
@@ -342,7 +347,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// A path is lost. Where it was the last, and none may come, requests fail from now on.
-    pub(super) fn lose_path(&self, state: &mut State<C>, id: PathId, error: &Error) {
+    pub(super) fn lose_path(&self, state: &mut State, id: PathId, error: &Error) {
         if state.end.is_some() {
             return;
         }
@@ -365,12 +370,12 @@ impl<C: Carrier> Paths<C> {
         &self.0.drained
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State<C>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<C: Carrier> Drop for Shared<C> {
+impl Drop for Shared {
     /// The supervisor may sleep; it closes what is left.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);

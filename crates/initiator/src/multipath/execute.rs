@@ -4,15 +4,16 @@ use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iscsi_multipath::requests::{AttemptId, Failure, RequestSpec, Route};
+use iscsi_session::Completion;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::multipath::carrier::{Answered, Carrier};
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::inbox::{Attempt, Order};
+use crate::multipath::path::Path;
 use crate::multipath::request::Request;
 use crate::multipath::request_report::RequestReport;
 use crate::runtime;
@@ -23,20 +24,34 @@ use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 
 /// An answer, and when it came.
-type Timed<C> = (<C as Carrier>::Answer, Instant);
+type Timed = (Completion, Instant);
 /// The end of an attempt, with the transfer for another one.
-type Carried<C> = Pin<Box<dyn Future<Output = (Transfer, Option<Timed<C>>)> + Send>>;
+type Carried = Pin<Box<dyn Future<Output = (Transfer, Option<Timed>)> + Send>>;
 type Waiting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
+/// The answer to a transfer, and the time that it took, waits included.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) answer: Completion,
+    pub(crate) time: Duration,
+}
+
+impl Answered {
+    /// The answer that came at this time to a transfer that had begun at that.
+    fn since(begun: Instant, (answer, came): Timed) -> Self {
+        Self { answer, time: came.saturating_duration_since(begun) }
+    }
+}
+
 /// A transfer that needs more than one attempt over the only path.
-struct Execution<'a, C: Carrier> {
-    request: Request<'a, C>,
-    paths: &'a Paths<C>,
+struct Execution<'a> {
+    request: Request<'a>,
+    paths: &'a Paths,
     /// What the next attempt sends.
     transfer: Transfer,
-    copies: SmallVec<[Copy<C>; 2]>,
+    copies: SmallVec<[Copy; 2]>,
     /// The answer of the attempt that has succeeded.
-    answer: Option<Timed<C>>,
+    answer: Option<Timed>,
     /// What the next attempt has paid to the class.
     charge: Option<Charge>,
     /// What it waits for to be charged.
@@ -45,28 +60,28 @@ struct Execution<'a, C: Carrier> {
     permit: Option<Permit>,
     reserving: Option<Waiting<'a, Permit>>,
     /// The path of the last attempt.
-    last: Option<C>,
+    last: Option<Path>,
     report: RequestReport,
 }
 
 /// One of the copies of a request in flight.
-struct Copy<C: Carrier> {
+struct Copy {
     attempt: AttemptId,
-    carried: Carried<C>,
+    carried: Carried,
     /// How a write is given up.
     cancellation: Option<Cancellation>,
 }
 
 /// What happens next.
-enum Event<C: Carrier> {
-    Order(Order<C>),
+enum Event {
+    Order(Order),
     /// The copy at this place has ended.
-    Ended(usize, Transfer, Option<Timed<C>>),
+    Ended(usize, Transfer, Option<Timed>),
     Charged(Result<Charge, Error>),
     Reserved(Result<Permit, Error>),
 }
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// Executes a transfer over whichever path takes it, and over another one if that is lost. Invariant: a second execution
     /// of it changes nothing that the first did not.
     ///
@@ -80,7 +95,7 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn execute(
         &self,
         mut transfer: Transfer,
-    ) -> impl Future<Output = Result<Answered<C::Answer>, Error>> + Send {
+    ) -> impl Future<Output = Result<Answered, Error>> + Send {
         async move {
             runtime::require()?;
             let len = transfer.len();
@@ -127,25 +142,24 @@ impl<C: Carrier> Paths<C> {
 }
 
 /// Carries a transfer over a path, for which it has paid this to its class. Returns the answer, and when it came.
-async fn carry<C: Carrier>(
-    carrier: &C,
+async fn carry(
+    carrier: &Path,
     charge: Option<Charge>,
     transfer: &mut Transfer,
-) -> (Result<C::Answer, Error>, Instant) {
+) -> (Result<Completion, Error>, Instant) {
     // What is dropped from here on may have been sent.
     let charge = charge.map(Charge::sent);
     let result = carrier.carry(transfer).await;
     let now = now();
     // What is written is on its way whatever comes of it.
     if let Some(charge) = charge.filter(|_| !transfer.writes()) {
-        let room = transfer.len() as u64;
-        charge.settle(result.as_ref().map_or(0, |answer| C::brought(answer, room)));
+        charge.settle(result.as_ref().map_or(0, |answer| answer.data.len() as u64));
     }
     (result, now)
 }
 
-impl<'a, C: Carrier> Execution<'a, C> {
-    fn new(request: Request<'a, C>, paths: &'a Paths<C>, transfer: Transfer) -> Self {
+impl<'a> Execution<'a> {
+    fn new(request: Request<'a>, paths: &'a Paths, transfer: Transfer) -> Self {
         let report = RequestReport::new(paths.report(), transfer.name(), transfer.blocks());
         Self {
             request,
@@ -162,7 +176,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
         }
     }
 
-    async fn run(mut self, mut order: Option<Order<C>>) -> Result<Timed<C>, Error> {
+    async fn run(mut self, mut order: Option<Order>) -> Result<Timed, Error> {
         loop {
             let event = match order.take() {
                 Some(order) => Event::Order(order),
@@ -182,7 +196,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
     }
 
     /// Waits for what happens next. The end of a copy comes before what follows from it.
-    async fn next(&mut self) -> Event<C> {
+    async fn next(&mut self) -> Event {
         let Self { request, copies, charging, reserving, .. } = self;
         tokio::select! {
             biased;
@@ -193,7 +207,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
         }
     }
 
-    fn follow(&mut self, order: Order<C>) {
+    fn follow(&mut self, order: Order) {
         match order {
             Order::Send(attempt) => self.send(attempt),
             Order::Abort(attempt) => {
@@ -239,7 +253,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
     }
 
     /// Sends a copy over a path.
-    fn send(&mut self, attempt: Attempt<C>) {
+    fn send(&mut self, attempt: Attempt) {
         let flight = self.request.flight(&attempt);
         let again = self.transfer.again();
         let mut transfer = std::mem::replace(&mut self.transfer, again);
@@ -263,7 +277,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
         self.copies.push(Copy { attempt: id, carried, cancellation });
     }
 
-    fn ended(&mut self, at: usize, transfer: Transfer, timed: Option<Timed<C>>) {
+    fn ended(&mut self, at: usize, transfer: Transfer, timed: Option<Timed>) {
         drop(self.copies.remove(at));
         if self.answer.is_none() {
             self.answer = timed;
@@ -277,7 +291,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
     async fn completed(
         mut self,
         result: Result<AttemptId, Failure<Error>>,
-    ) -> Result<Timed<C>, Error> {
+    ) -> Result<Timed, Error> {
         // Their ends are not waited for, but each keeps its place and its range until then.
         for copy in self.copies.drain(..) {
             tokio::spawn(copy.carried);
@@ -297,7 +311,7 @@ impl<'a, C: Carrier> Execution<'a, C> {
 }
 
 /// Waits for the end of a copy, and returns its place.
-async fn ended<C: Carrier>(copies: &mut [Copy<C>]) -> (usize, (Transfer, Option<Timed<C>>)) {
+async fn ended(copies: &mut [Copy]) -> (usize, (Transfer, Option<Timed>)) {
     poll_fn(|context| {
         for (at, copy) in copies.iter_mut().enumerate() {
             if let Poll::Ready(ended) = copy.carried.as_mut().poll(context) {

@@ -7,7 +7,6 @@ use iscsi_multipath::requests::{RequestSpec, Route};
 use iscsi_multipath::{Access, PathId};
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, State, now};
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::path::Path;
@@ -28,7 +27,7 @@ const FLUSH: RequestSpec = RequestSpec {
     route: Route::Vouching,
 };
 
-impl Paths<Path> {
+impl Paths {
     /// Flushes what was written over all sessions: one of them does it for all, the least busy of those that would receive the
     /// report of a reset since the oldest write.
     ///
@@ -74,7 +73,7 @@ impl Paths<Path> {
         self.lock().flushes.estimate.may_be_long(covered)
     }
 
-    async fn flush_over(&self, attempt: Attempt<Path>, permit: Arc<Permit>) -> Result<(), Error> {
+    async fn flush_over(&self, attempt: Attempt, permit: Arc<Permit>) -> Result<(), Error> {
         let Attempt { path: id, carrier: path, .. } = attempt;
         let (begun, written) = (now(), self.written());
         let covered = self.lock().flushes.estimate.covered(written);
@@ -100,21 +99,22 @@ impl Paths<Path> {
     }
 }
 
-impl<C: Carrier> State<C> {
+impl State {
     /// The path that had better flush for all: one that can vouch for all that was written; of those one whose requests the
     /// unit takes, one that has received the report of the last reset already, for the unit reports it to each, and of those
     /// the least busy.
     pub(super) fn flush_path(&self, now: Instant) -> Option<PathId> {
         let paths = self.requests.paths();
-        let rank = |(id, carrier): &&(PathId, C)| {
+        let rank = |(id, carrier): &&(PathId, Path)| {
             let rank = carrier.flush_rank();
             (
                 paths.is_closing(*id) || paths.is_alone(*id),
                 paths.is_silent(*id, now),
                 !paths.access(*id).is_some_and(Access::serves),
-                rank.map(|rank| (!rank.is_witness, rank.may_know_reset)),
+                !rank.is_witness,
+                rank.may_know_reset,
                 paths.is_held_up(*id, now),
-                rank.map(|rank| rank.last_reset),
+                rank.last_reset,
                 paths.in_flight(*id),
             )
         };

@@ -11,13 +11,13 @@ use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::MAX_ATTENTIONS;
 
 /// The next command of each session.
-pub(super) fn next_commands(paths: &Paths<Path>) -> Vec<(PathId, CommandNumber)> {
+pub(super) fn next_commands(paths: &Paths) -> Vec<(PathId, CommandNumber)> {
     let open = paths.open().into_iter();
     open.map(|(id, path)| (id, path.unit.state().next_command())).collect()
 }
 
 /// Whether no request waits, and no command is in flight.
-pub(super) fn is_quiet(paths: &Paths<Path>) -> bool {
+pub(super) fn is_quiet(paths: &Paths) -> bool {
     let is_answered = |path: &Path| {
         let state = path.unit.state();
         state.lock().is_idle(state.path())

@@ -4,20 +4,19 @@ use iscsi_multipath::topology::{Session, SessionState};
 use iscsi_multipath::{PathId, PortalId};
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::path::Path;
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// The best that there are, but for those that are being let go.
-    pub(crate) fn in_use(&self) -> Vec<(PathId, C)> {
+    pub(crate) fn in_use(&self) -> Vec<(PathId, Path)> {
         let (state, now) = (self.lock(), now());
         let (open, in_use) = (state.paths.open().iter(), state.requests.paths().in_use(now));
         open.filter(|(id, _)| in_use.binary_search(id).is_ok()).cloned().collect()
     }
 }
 
-impl Paths<Path> {
+impl Paths {
     /// What each open session does; the ports of some have refused requests.
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());

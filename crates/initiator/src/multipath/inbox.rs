@@ -7,13 +7,14 @@ use iscsi_multipath::requests::{AttemptId, Failure, Report, RequestId};
 use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::multipath::path::Path;
 use crate::state::counters::RequestKind;
 
 /// One attempt of a request: its command is to be sent over the path `carrier`.
-pub(super) struct Attempt<C> {
+pub(super) struct Attempt {
     pub(super) id: AttemptId,
     pub(super) path: PathId,
-    pub(super) carrier: C,
+    pub(super) carrier: Path,
     /// Whether the command goes in ten bytes.
     pub(super) is_short: bool,
     /// Whether another copy of the request is in flight.
@@ -23,8 +24,8 @@ pub(super) struct Attempt<C> {
 }
 
 /// What a request is to do next.
-pub(super) enum Order<C> {
-    Send(Attempt<C>),
+pub(super) enum Order {
+    Send(Attempt),
     Abort(AttemptId),
     /// It waits for its class.
     Charge,
@@ -41,20 +42,20 @@ pub(super) enum Order<C> {
 
 /// The orders for each request that has not taken the last one, by its [place](RequestId::place). Two requests have the same
 /// place if one has completed and does not know yet.
-pub(super) struct Inboxes<C>(Vec<SmallVec<[Inbox<C>; 1]>>);
+pub(super) struct Inboxes(Vec<SmallVec<[Inbox; 1]>>);
 
-struct Inbox<C> {
+struct Inbox {
     request: RequestId,
     /// What it counts as, and the bytes that it moves.
     counts_as: (RequestKind, u64),
-    orders: SmallVec<[Order<C>; 1]>,
+    orders: SmallVec<[Order; 1]>,
     waker: Option<Waker>,
 }
 
 /// The callers that have new orders. They are woken when no lock is held.
 pub(super) type Wakers = SmallVec<[Waker; 2]>;
 
-impl<C> Inboxes<C> {
+impl Inboxes {
     /// Opens the inbox of a request that is submitted.
     pub(super) fn open(&mut self, request: RequestId, counts_as: (RequestKind, u64)) {
         let place = request.place() as usize;
@@ -75,7 +76,7 @@ impl<C> Inboxes<C> {
     }
 
     /// Gives an order to a request, unless its caller has given it up.
-    pub(super) fn push(&mut self, request: RequestId, order: Order<C>, wakers: &mut Wakers) {
+    pub(super) fn push(&mut self, request: RequestId, order: Order, wakers: &mut Wakers) {
         if let Some(inbox) = self.get_mut(request) {
             inbox.orders.push(order);
             wakers.extend(inbox.waker.take());
@@ -83,7 +84,7 @@ impl<C> Inboxes<C> {
     }
 
     /// Takes the attempts that have not begun.
-    pub(super) fn take_attempts(&mut self, request: RequestId) -> SmallVec<[Attempt<C>; 1]> {
+    pub(super) fn take_attempts(&mut self, request: RequestId) -> SmallVec<[Attempt; 1]> {
         let mut attempts = SmallVec::new();
         let Some(inbox) = self.get_mut(request) else { return attempts };
         for order in std::mem::take(&mut inbox.orders) {
@@ -96,7 +97,7 @@ impl<C> Inboxes<C> {
     }
 
     /// Takes the next order. [`Order::Completed`] closes the inbox.
-    pub(super) fn take(&mut self, request: RequestId) -> Option<Order<C>> {
+    pub(super) fn take(&mut self, request: RequestId) -> Option<Order> {
         let inbox = self.get_mut(request).filter(|inbox| !inbox.orders.is_empty())?;
         inbox.waker = None;
         let order = inbox.orders.remove(0);
@@ -123,13 +124,13 @@ impl<C> Inboxes<C> {
         }
     }
 
-    fn get_mut(&mut self, request: RequestId) -> Option<&mut Inbox<C>> {
+    fn get_mut(&mut self, request: RequestId) -> Option<&mut Inbox> {
         let inboxes = self.0.get_mut(request.place() as usize)?;
         inboxes.iter_mut().find(|inbox| inbox.request == request)
     }
 }
 
-impl<C> Default for Inboxes<C> {
+impl Default for Inboxes {
     fn default() -> Self {
         Self(Vec::new())
     }

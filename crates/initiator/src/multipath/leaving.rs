@@ -12,7 +12,7 @@ use iscsi_multipath::PathId;
 
 impl Supervisor {
     /// Closes a session, and logs it out once nothing is in flight on it.
-    pub(super) fn let_go_of(&mut self, paths: &Paths<Path>, id: PathId) {
+    pub(super) fn let_go_of(&mut self, paths: &Paths, id: PathId) {
         paths.close(id);
         let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) else {
             return;

@@ -5,12 +5,11 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::NotOpened;
-use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 use crate::options::retry_timeout::OnRetryTimeout;
 
-impl Paths<Path> {
+impl Paths {
     /// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says
     /// whether that is news.
     fn refuse(&self, why: &Error, after: Duration) -> bool {
@@ -37,7 +36,7 @@ impl Supervisor {
     }
 
     /// No session has come back for as long as requests wait: they fail, and it is tried on.
-    pub(super) fn outlast(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
+    pub(super) fn outlast(&mut self, paths: &Paths, lost: Lost, why: Error) {
         let error = Error::NotReopened { lost: Box::new(lost.why().clone()), why: Box::new(why) };
         // What was lost later is waited for as long; the last pause is not begun.
         let patience = lost.path().unit.session().policy().patience;
@@ -48,7 +47,7 @@ impl Supervisor {
     }
 
     /// A session is about to join.
-    pub(super) fn note_return(&self, paths: &Paths<Path>) {
+    pub(super) fn note_return(&self, paths: &Paths) {
         if paths.is_refusing() {
             self.report().note("a session is back: requests are carried out again".to_owned());
         }

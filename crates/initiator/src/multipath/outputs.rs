@@ -8,15 +8,14 @@ use iscsi_multipath::requests::{AttemptEnd, AttemptId, Output, RequestId};
 use iscsi_multipath::{Access, PathId};
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, State, now};
 use crate::multipath::inbox::{Attempt, Order, Wakers};
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 
 /// An attempt in flight. Dropped before it has [ended](Self::end), it is given up with its request.
-pub(super) struct Flight<C: Carrier> {
-    paths: Paths<C>,
+pub(super) struct Flight {
+    paths: Paths,
     request: RequestId,
     attempt: AttemptId,
     path: PathId,
@@ -25,17 +24,17 @@ pub(super) struct Flight<C: Carrier> {
     has_ended: bool,
 }
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// Applies a change to the requests, and carries out what follows from it. Callers are woken once the lock is released.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut State<C>) -> R) -> R {
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         self.change_then(change, |_, result| result)
     }
 
     /// The same, and looks at the state once all has been carried out.
     pub(super) fn change_then<T, R>(
         &self,
-        change: impl FnOnce(&mut State<C>) -> T,
-        then: impl FnOnce(&mut State<C>, T) -> R,
+        change: impl FnOnce(&mut State) -> T,
+        then: impl FnOnce(&mut State, T) -> R,
     ) -> R {
         let mut state = self.lock();
         state.requests.set_backlog(self.is_short_of_memory());
@@ -56,7 +55,7 @@ impl<C: Carrier> Paths<C> {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
 
-    fn carry_out(&self, state: &mut State<C>, output: Output<Error>, wakers: &mut Wakers) {
+    fn carry_out(&self, state: &mut State, output: Output<Error>, wakers: &mut Wakers) {
         let (request, order) = match output {
             Output::Send { request, attempt, path, is_short, is_hedge } => {
                 let attempt = self.begin(state, request, (attempt, path), (is_short, is_hedge));
@@ -87,11 +86,11 @@ impl<C: Carrier> Paths<C> {
     /// An attempt takes its path.
     fn begin(
         &self,
-        state: &mut State<C>,
+        state: &mut State,
         request: RequestId,
         (id, path): (AttemptId, PathId),
         (is_short, is_hedge): (bool, bool),
-    ) -> Option<Attempt<C>> {
+    ) -> Option<Attempt> {
         let (carrier, len) = (state.paths.get(path).cloned(), state.inboxes.len_of(request));
         debug_assert!(carrier.is_some() && len.is_some(), "{id:?} of {request:?} over {path:?}");
         let (carrier, len) = (carrier?, len?);
@@ -110,20 +109,20 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// A port has refused a request: the unit is asked for the states of all ports.
-    fn port_refused(&self, state: &mut State<C>, path: PathId, access: Access) {
+    fn port_refused(&self, state: &mut State, path: PathId, access: Access) {
         self.log_access(path, access);
         state.paths.call_for_access();
         self.attention().notify_one();
     }
 
     /// No port serves the unit: other ones are looked for.
-    fn port_needed(&self, state: &mut State<C>) {
+    fn port_needed(&self, state: &mut State) {
         state.paths.call_for_port();
         self.attention().notify_one();
     }
 
     /// A path is of no use: others take its requests.
-    fn set_aside(&self, state: &mut State<C>, path: PathId, why: &Error) {
+    fn set_aside(&self, state: &mut State, path: PathId, why: &Error) {
         self.report()
             .log(|| tracing::debug!(path = path.0, error = %why, "a session is of no use"));
         state.paths.set_aside(path, why);
@@ -134,15 +133,15 @@ impl<C: Carrier> Paths<C> {
     pub(super) fn flight(
         &self,
         request: RequestId,
-        attempt: &Attempt<C>,
+        attempt: &Attempt,
         (kind, len): (RequestKind, u64),
-    ) -> Flight<C> {
+    ) -> Flight {
         let (attempt, path) = (attempt.id, attempt.path);
         Flight { paths: self.clone(), request, attempt, path, kind, len, has_ended: false }
     }
 }
 
-impl<C: Carrier> State<C> {
+impl State {
     /// Chooses the path of a flush. Without any it waits for the next.
     fn choose(&mut self, request: RequestId) {
         let now = now();
@@ -161,7 +160,7 @@ impl<C: Carrier> State<C> {
     }
 }
 
-impl<C: Carrier> Flight<C> {
+impl Flight {
     /// The attempt has ended, with which `sent` went over the path. One that was cancelled counts as no error.
     pub(super) fn end(mut self, result: Result<(), &Error>, sent: &Transfer, now: Instant) {
         self.has_ended = true;
@@ -174,15 +173,15 @@ impl<C: Carrier> Flight<C> {
         result: Result<(), &Error>,
         sent: Option<&Transfer>,
         now: Instant,
-    ) -> Option<Order<C>> {
+    ) -> Option<Order> {
         self.has_ended = true;
-        let ended = |state: &mut State<C>| self.ended(state, result, sent, now);
+        let ended = |state: &mut State| self.ended(state, result, sent, now);
         self.paths.change_then(ended, |state, ()| state.inboxes.take(self.request))
     }
 
     fn ended(
         &self,
-        state: &mut State<C>,
+        state: &mut State,
         result: Result<(), &Error>,
         sent: Option<&Transfer>,
         now: Instant,
@@ -193,7 +192,7 @@ impl<C: Carrier> Flight<C> {
         }
     }
 
-    fn answered(&self, state: &mut State<C>, now: Instant) {
+    fn answered(&self, state: &mut State, now: Instant) {
         let taken_at = state.requests.taken_at(self.attempt);
         let time = taken_at.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
         state.paths.counted(self.path).end(self.kind, self.len, Some(time));
@@ -207,7 +206,7 @@ impl<C: Carrier> Flight<C> {
         }
     }
 
-    fn failed(&self, state: &mut State<C>, error: &Error, sent: Option<&Transfer>, now: Instant) {
+    fn failed(&self, state: &mut State, error: &Error, sent: Option<&Transfer>, now: Instant) {
         let counted = state.paths.counted(self.path);
         if sent.is_some_and(Transfer::is_cancelled) {
             counted.give_up(self.len);
@@ -229,7 +228,7 @@ impl<C: Carrier> Flight<C> {
     }
 }
 
-impl<C: Carrier> Drop for Flight<C> {
+impl Drop for Flight {
     fn drop(&mut self) {
         if !self.has_ended {
             self.paths.change(|state| {

@@ -6,24 +6,24 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
+use crate::multipath::path::Path;
 use crate::state::counters::{Counted, Snapshot};
 use iscsi_multipath::PathId;
 
 /// The paths of one disk.
 #[derive(Debug)]
-pub(super) struct PathSet<C> {
-    open: SmallVec<[(PathId, C); 1]>,
+pub(super) struct PathSet {
+    open: SmallVec<[(PathId, Path); 1]>,
     next: u32,
     /// Lost since the supervisor last asked, each with the reason.
-    lost: Vec<(C, Error)>,
+    lost: Vec<(Path, Error)>,
     /// Lost, or taken out, and what they left was not settled then.
-    unsettled: Vec<C>,
+    unsettled: Vec<Path>,
     /// Lead to the unit and are not served there: since the supervisor last asked, each with the
     /// reason.
     useless: Vec<(PathId, Error)>,
     /// Carries nothing any more, and vouches for what was not flushed.
-    witness: Option<(PathId, C)>,
+    witness: Option<(PathId, Path)>,
     /// Somebody reopens lost paths.
     is_supervised: bool,
     /// Somebody looks for other ports where none serves the unit.
@@ -47,14 +47,14 @@ pub(super) struct PathSet<C> {
 
 /// The paths of a disk that has ended.
 #[derive(Debug)]
-pub(super) struct Remains<C> {
-    pub(super) open: Vec<C>,
+pub(super) struct Remains {
+    pub(super) open: Vec<Path>,
     /// Lost, and not opened anew: each with the reason.
-    pub(super) lost: Vec<(C, Error)>,
+    pub(super) lost: Vec<(Path, Error)>,
 }
 
-impl<C: Carrier> PathSet<C> {
-    pub(super) fn add(&mut self, carrier: C) -> PathId {
+impl PathSet {
+    pub(super) fn add(&mut self, carrier: Path) -> PathId {
         let id = PathId(self.next);
         self.next = self.next.wrapping_add(1);
         if self.is_supervised {
@@ -107,16 +107,16 @@ impl<C: Carrier> PathSet<C> {
         std::mem::replace(&mut self.is_port_called_for, false)
     }
 
-    pub(super) fn open(&self) -> &[(PathId, C)] {
+    pub(super) fn open(&self) -> &[(PathId, Path)] {
         &self.open
     }
 
-    pub(super) fn get(&self, id: PathId) -> Option<&C> {
+    pub(super) fn get(&self, id: PathId) -> Option<&Path> {
         self.open.iter().find(|(path, _)| *path == id).map(|(_, carrier)| carrier)
     }
 
     /// Takes a path out; what it has counted stays counted, and what it has left counts until it is settled.
-    pub(super) fn remove(&mut self, id: PathId) -> Option<C> {
+    pub(super) fn remove(&mut self, id: PathId) -> Option<Path> {
         let at = self.position(id)?;
         let (_, carrier) = self.open.remove(at);
         if self.open.is_empty() {
@@ -172,16 +172,16 @@ impl<C: Carrier> PathSet<C> {
 
     /// A path that is set aside stays a witness when it is gone. Gives back the one before it, unless that
     /// is open.
-    pub(super) fn set_witness(&mut self, witness: Option<(PathId, C)>) -> Option<C> {
+    pub(super) fn set_witness(&mut self, witness: Option<(PathId, Path)>) -> Option<Path> {
         let (id, before) = std::mem::replace(&mut self.witness, witness)?;
         self.get(id).is_none().then_some(before)
     }
 
-    pub(super) const fn witness(&self) -> Option<&(PathId, C)> {
+    pub(super) const fn witness(&self) -> Option<&(PathId, Path)> {
         self.witness.as_ref()
     }
 
-    pub(super) fn take_lost(&mut self) -> Vec<(C, Error)> {
+    pub(super) fn take_lost(&mut self) -> Vec<(Path, Error)> {
         std::mem::take(&mut self.lost)
     }
 
@@ -192,7 +192,7 @@ impl<C: Carrier> PathSet<C> {
     /// Whether the unit has finished with every write that was sent over any path.
     pub(super) fn is_settled(&self) -> bool {
         let open = self.open.iter().chain(&self.witness).map(|(_, carrier)| carrier);
-        open.chain(&self.unsettled).all(C::is_settled)
+        open.chain(&self.unsettled).all(Path::is_settled)
     }
 
     /// No path that is lost is opened anew to carry anything.
@@ -201,7 +201,7 @@ impl<C: Carrier> PathSet<C> {
     }
 
     /// What is left to be closed.
-    pub(super) fn remains(&mut self) -> Remains<C> {
+    pub(super) fn remains(&mut self) -> Remains {
         let witness = self.set_witness(None);
         let open = self.open.iter().map(|(_, carrier)| carrier.clone()).chain(witness).collect();
         Remains { open, lost: self.take_lost() }
@@ -222,7 +222,7 @@ impl<C: Carrier> PathSet<C> {
     }
 }
 
-impl<C> Default for PathSet<C> {
+impl Default for PathSet {
     fn default() -> Self {
         Self {
             open: SmallVec::new(),

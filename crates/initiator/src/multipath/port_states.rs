@@ -17,7 +17,7 @@ const QUESTION_BYTES: usize = 1 << 21;
 
 impl Supervisor {
     /// Where there are several portals, requests may go through another port than one that does not serve the unit.
-    pub(super) fn use_all_ports(&self, paths: &Paths<Path>) {
+    pub(super) fn use_all_ports(&self, paths: &Paths) {
         if self.opener.portals.len() < 2 {
             return;
         }
@@ -28,7 +28,7 @@ impl Supervisor {
     }
 
     /// A path is there: which port it leads to is unknown, and meanwhile it counts as the others at its portal.
-    pub(super) fn follow_path(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
+    pub(super) fn follow_path(&mut self, paths: &Paths, id: PathId, path: &Path) {
         let known = self.port_groups.path_opened(id, PortalId(path.portal));
         if let Some(access) = path.refused.or(known).filter(|_| self.port_groups.is_supported()) {
             paths.set_access([(id, access)]);
@@ -36,7 +36,7 @@ impl Supervisor {
     }
 
     /// Asks for the states of the ports, where there is a reason to.
-    pub(super) fn watch_access(&mut self, paths: &Paths<Path>) {
+    pub(super) fn watch_access(&mut self, paths: &Paths) {
         if paths.take_call_for_access() {
             self.port_groups.call();
         }
@@ -58,7 +58,7 @@ impl Supervisor {
     /// A session has reported the states of the ports, or has not.
     pub(super) fn access_answered(
         &mut self,
-        paths: &Paths<Path>,
+        paths: &Paths,
         id: PathId,
         answer: Result<Answer, Error>,
     ) {
@@ -85,7 +85,7 @@ impl Supervisor {
         self.port_groups.plan(|id| paths.is_silent(id), now());
     }
 
-    fn no_port_groups(&self, paths: &Paths<Path>, error: &Error) {
+    fn no_port_groups(&self, paths: &Paths, error: &Error) {
         paths.follow_access(false);
         paths.set_access(paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
         let note = "the unit says that it has target port groups (TPGS), and does not tell their \

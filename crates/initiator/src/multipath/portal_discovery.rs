@@ -12,7 +12,6 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
-use crate::multipath::path::Path;
 use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
@@ -102,7 +101,7 @@ impl Supervisor {
     /// The target has named its portals.
     pub(super) fn found_portals(
         &mut self,
-        paths: &Paths<Path>,
+        paths: &Paths,
         found: Result<Vec<TargetAddress>, Error>,
     ) {
         self.topology.end_discovery(now());

@@ -15,7 +15,7 @@ use crate::multipath::supervisor::{Supervisor, span_of};
 
 impl Supervisor {
     /// A lost session is back, and about to join. Returns whether what it had left is settled by that.
-    pub(super) fn reopened(&self, paths: &Paths<Path>, lost: &Lost, path: &Path) -> bool {
+    pub(super) fn reopened(&self, paths: &Paths, lost: &Lost, path: &Path) -> bool {
         self.report().with(|spread| spread.reopened += 1);
         self.note_return(paths);
         lost.settle_by(path)
@@ -31,7 +31,7 @@ impl Supervisor {
 
     /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
     /// where the lost one was.
-    pub(super) fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, not_opened: NotOpened) {
+    pub(super) fn not_reopened(&mut self, paths: &Paths, lost: Lost, not_opened: NotOpened) {
         let outlasts = self.outlasts(&not_opened);
         let why = not_opened.why;
         if outlasts && paths.open().is_empty() {
@@ -129,7 +129,7 @@ impl Supervisor {
         self.losses.settle_next = Instant::now() + self.max_pause();
     }
 
-    pub(super) fn take_lost(&mut self, paths: &Paths<Path>) {
+    pub(super) fn take_lost(&mut self, paths: &Paths) {
         for (path, why) in paths.take_lost() {
             self.lose(path, why);
         }

@@ -6,11 +6,10 @@
 
 use iscsi_multipath::Access;
 
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use iscsi_multipath::PathId;
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// The unit tells of its target port groups, and somebody asks for them whenever a port refuses a request; or
     /// it does not any more.
     pub(crate) fn follow_access(&self, follows: bool) {

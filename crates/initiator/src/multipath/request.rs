@@ -9,35 +9,34 @@ use iscsi_multipath::requests::{Failure, RequestId, RequestSpec, Route};
 use tokio::time::sleep_until;
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, State, now};
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::outputs::Flight;
 use crate::state::counters::RequestKind;
 
 /// A request that was submitted. Dropped before it has completed, it is cancelled.
-pub(super) struct Request<'a, C: Carrier> {
-    paths: &'a Paths<C>,
+pub(super) struct Request<'a> {
+    paths: &'a Paths,
     id: RequestId,
     kind: RequestKind,
     len: u64,
     has_completed: bool,
 }
 
-impl<'a, C: Carrier> Request<'a, C> {
+impl<'a> Request<'a> {
     /// Submits a request, and returns the first thing that it is to do, if that is clear.
     pub(super) fn submit(
-        paths: &'a Paths<C>,
+        paths: &'a Paths,
         kind: RequestKind,
         spec: RequestSpec,
         now: Instant,
-    ) -> (Self, Option<Order<C>>) {
-        let submit = |state: &mut State<C>| {
+    ) -> (Self, Option<Order>) {
+        let submit = |state: &mut State| {
             let id = state.requests.submit(spec, now);
             state.inboxes.open(id, (kind, spec.len));
             id
         };
-        let take = |state: &mut State<C>, id| (id, state.inboxes.take(id));
+        let take = |state: &mut State, id| (id, state.inboxes.take(id));
         let (id, order) = paths.change_then(submit, take);
         let request = Self { paths, id, kind, len: spec.len, has_completed: false };
         (request, order)
@@ -48,12 +47,12 @@ impl<'a, C: Carrier> Request<'a, C> {
     }
 
     /// An attempt begins, whose command is sent next.
-    pub(super) fn flight(&self, attempt: &Attempt<C>) -> Flight<C> {
+    pub(super) fn flight(&self, attempt: &Attempt) -> Flight {
         self.paths.flight(self.id, attempt, (self.kind, self.len))
     }
 
     /// Waits for what the request is to do next. Meanwhile it minds the time: its pauses, and when it is late.
-    pub(super) async fn next(&self) -> Order<C> {
+    pub(super) async fn next(&self) -> Order {
         loop {
             let timer = match self.check().await {
                 Ok(order) => return order,
@@ -70,7 +69,7 @@ impl<'a, C: Carrier> Request<'a, C> {
     }
 
     /// Takes what the request is to do next. If that is not clear, its task is woken then; until the time that is returned.
-    async fn check(&self) -> Result<Order<C>, Option<Instant>> {
+    async fn check(&self) -> Result<Order, Option<Instant>> {
         poll_fn(|context| {
             let mut state = self.paths.lock();
             if let Some(order) = state.inboxes.take(self.id) {
@@ -83,7 +82,7 @@ impl<'a, C: Carrier> Request<'a, C> {
     }
 
     /// Waits for what the request is to do next, after a [`check`](Self::check).
-    async fn order(&self) -> Order<C> {
+    async fn order(&self) -> Order {
         let mut is_checked = true;
         poll_fn(|context| {
             if mem::take(&mut is_checked) {
@@ -105,7 +104,7 @@ impl<'a, C: Carrier> Request<'a, C> {
     }
 }
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// Waits until there is a path that takes requests.
     ///
     /// # Errors
@@ -140,7 +139,7 @@ impl<C: Carrier> Paths<C> {
     }
 }
 
-impl<C: Carrier> Drop for Request<'_, C> {
+impl Drop for Request<'_> {
     fn drop(&mut self) {
         if !self.has_completed {
             self.paths.change(|state| {

@@ -1,9 +1,8 @@
 //! How long a request had better be.
 
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// How long a write had better be, bytes: where paths differ, as the best of them takes it.
     pub(crate) fn max_request_len(&self) -> u64 {
         let state = self.lock();

@@ -82,3 +82,77 @@ impl RequestReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::Status;
+    use iscsi_session::{SessionError, TransportError};
+
+    use super::*;
+    use crate::error::SessionFailure;
+
+    fn lost() -> Error {
+        Error::Session(Box::new(SessionFailure {
+            portal: "192.0.2.1:3260".to_owned(),
+            cause: SessionError::Transport(TransportError::Closed),
+            may_have_executed: true,
+        }))
+    }
+
+    fn request() -> (Arc<Report>, RequestReport) {
+        let report = Arc::new(Report::default());
+        let request = RequestReport::new(&report, "READ (16)", Some(7..8));
+        (report, request)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_the_unit_shows_with_its_limit_while_it_lasts() {
+        let (report, mut request) = request();
+        let busy = || Error::Status { command: "READ (16)", status: Status::BUSY };
+        for limit in [5, 300].map(Duration::from_secs) {
+            request.apply(Reported::Held(busy(), limit));
+            let waits = report.get().waits;
+            assert_eq!((waits.len(), &*waits[0].reason), (1, "the unit answers BUSY"));
+            assert_eq!(waits[0].limit, Some(limit));
+        }
+        tokio::time::advance(Duration::from_secs(11)).await;
+        request.apply(Reported::Held(busy(), Duration::from_secs(300)));
+        assert!(report.get().notes[0].contains("the unit answers BUSY (11 s so far"));
+        request.apply(Reported::Released);
+        assert!(report.get().waits.is_empty());
+    }
+
+    /// Of many requests that were in flight with the guilty one none is named.
+    #[tokio::test(start_paused = true)]
+    async fn a_suspect_is_named_once_it_was_alone() {
+        let (report, mut request) = request();
+        request.apply(Reported::SentAlone);
+        let spread = report.get();
+        assert!(spread.notes.is_empty() && spread.waits.len() == 1, "{spread:?}");
+        for times in 1..3 {
+            request.apply(Reported::WasAlone(times, lost()));
+            let notes = report.get().notes;
+            let named = "READ (16) of blocks 7 to 7 was alone on 1 session that was lost: ";
+            assert!(notes.len() == 1 && notes[0].starts_with(named), "{notes:?}");
+        }
+        let waits = report.get().waits;
+        assert!(waits.len() == 1 && waits[0].reason.contains("2 sessions"), "{waits:?}");
+        let failure = Failure::EndsSessions { times: 5, cause: lost() };
+        let error = request.error_of(failure).to_string();
+        assert!(error.contains("READ (16) of blocks 7 to 7 ended"), "{error}");
+        assert!(error.contains("the target closed the connection"), "{error}");
+        drop(request);
+        assert!(report.get().waits.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_ends_a_suspicion() {
+        let (report, mut request) = request();
+        request.apply(Reported::SentAlone);
+        request.apply(Reported::Held(lost(), Duration::from_secs(1)));
+        assert_eq!(report.get().waits.len(), 2);
+        let busy = Error::Status { command: "READ (16)", status: Status::BUSY };
+        request.apply(Reported::Held(busy, Duration::from_secs(1)));
+        assert_eq!(report.get().waits.len(), 1);
+    }
+}

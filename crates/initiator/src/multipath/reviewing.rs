@@ -15,7 +15,7 @@ use crate::options::sessions::Sessions;
 
 impl Supervisor {
     /// Looks at what the sessions have moved. Returns whether the tuner wants another number of them.
-    pub(super) async fn review(&mut self, paths: &Paths<Path>) -> Count {
+    pub(super) async fn review(&mut self, paths: &Paths) -> Count {
         let progress = paths.progress();
         let review = &mut self.review;
         review.moves = progress.moved != review.moved;
@@ -76,7 +76,7 @@ impl Supervisor {
 
     /// What one session has learnt of losses holds for all: one of them alone would take longer to
     /// tell them from a queue that overflows.
-    fn spread_word(paths: &Paths<Path>, readings: &[Reading]) {
+    fn spread_word(paths: &Paths, readings: &[Reading]) {
         let acts = |reading: &Reading| reading.plan().congestion_control.value.is_some();
         let loss = readings
             .iter()
@@ -96,7 +96,7 @@ impl Supervisor {
 }
 
 /// Whether round trips cost nothing over any of them.
-fn are_short(paths: &Paths<Path>) -> bool {
+fn are_short(paths: &Paths) -> bool {
     let is_short = |path: &Path| path.unit.session().of_plan(|plan| plan.link.is_local());
     paths.open().iter().all(|(_, path)| is_short(path) == Some(true))
 }

@@ -19,7 +19,7 @@ use crate::multipath::supervisor::{Supervisor, count, outcome, span_of};
 
 impl Supervisor {
     /// Opens and closes sessions as the topology wants it.
-    pub(super) fn follow_topology(&mut self, paths: &Paths<Path>, count: Count) {
+    pub(super) fn follow_topology(&mut self, paths: &Paths, count: Count) {
         let not_served = paths.take_useless();
         for (_, error) in &not_served {
             self.report().note(format!("a session was of no use: {error}"));
@@ -85,7 +85,7 @@ impl Supervisor {
     }
 
     /// A session is open: it joins the others, perhaps in place of one of them.
-    pub(super) fn opened(&mut self, paths: &Paths<Path>, open: &Open, path: Path) {
+    pub(super) fn opened(&mut self, paths: &Paths, open: &Open, path: Path) {
         let sessions = paths.sessions(&[]);
         let (portal, situation) = (PortalId(path.portal), self.situation(&sessions, &[]));
         let admission = self.topology.opened(open.id, portal, &situation, &self.port_groups, now());
@@ -105,7 +105,7 @@ impl Supervisor {
     }
 
     /// A session could not be opened: what there is has to do.
-    pub(super) fn not_opened(&mut self, paths: &Paths<Path>, open: &Open, not_opened: NotOpened) {
+    pub(super) fn not_opened(&mut self, paths: &Paths, open: &Open, not_opened: NotOpened) {
         self.topology.ended(open.id, now());
         let error = &not_opened.why;
         match open.why {

@@ -1,11 +1,10 @@
 //! What a request pays to its class before it is sent.
 
 use crate::error::Error;
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::scheduler::Charge;
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// Waits until the class lets so many bytes pass. Each attempt of a request pays, a second copy as well: their bytes are
     /// on the link.
     pub(super) async fn pass(&self, len: usize) -> Result<Charge, Error> {

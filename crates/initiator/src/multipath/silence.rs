@@ -2,11 +2,10 @@
 //!
 //! A path falls silent by time alone, so that no event tells of it.
 
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use iscsi_multipath::PathId;
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// Whether nothing is answered over a path.
     pub(super) fn is_silent(&self, path: PathId) -> bool {
         self.lock().requests.paths().is_silent(path, now())

@@ -26,14 +26,14 @@ impl Supervisor {
 
     /// Whether a second session is of use, because writes wait for slow flushes while there is traffic, or because a flush waits
     /// for one.
-    pub(super) fn wants_second(&self, paths: &Paths<Path>) -> bool {
+    pub(super) fn wants_second(&self, paths: &Paths) -> bool {
         let is_auto = matches!(self.review.sessions, Sessions::Auto { .. });
         let waits = paths.lock().flushes.wants_session();
         is_auto && self.are_steady() && (waits || self.review.moves && paths.has_slow_flushes())
     }
 
     /// A flush does not wait for a second session where none is on its way.
-    pub(super) fn no_second_comes(&self, paths: &Paths<Path>) {
+    pub(super) fn no_second_comes(&self, paths: &Paths) {
         let mut state = paths.lock();
         if self.topology.opening() == 0 && state.flushes.wants_session() {
             state.flushes.none_comes();
@@ -41,7 +41,7 @@ impl Supervisor {
     }
 }
 
-impl Paths<Path> {
+impl Paths {
     /// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only one: then no session
     /// could prove that no write was lost. If none opens in time, the flush goes on without.
     pub(super) async fn await_session_for_flush(&self, covered: u64) {

@@ -6,9 +6,7 @@ use std::time::Duration;
 use iscsi_pdu::scsi::Lun;
 use iscsi_tuner::Size;
 
-use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::path::Path;
 use crate::state::counters::{KindStats, RequestStats};
 use crate::state::session_key::SessionKey;
 use crate::url::portal_name;
@@ -123,14 +121,14 @@ impl SessionStats {
     }
 }
 
-impl<C: Carrier> Paths<C> {
+impl Paths {
     /// How many commands were sent again, over all paths that there are and were.
     pub(crate) fn retries(&self) -> u64 {
         self.lock().paths.retries()
     }
 }
 
-impl Paths<Path> {
+impl Paths {
     /// What was counted so far; so many sessions were opened anew. Which disk it is, its owner knows.
     pub(crate) fn stats(&self, sessions_reopened: u64) -> DiskStats {
         let (open, (each, closed_sessions), sessions_lost, retries) = {

@@ -35,7 +35,7 @@ use iscsi_multipath::paths::Credit;
 
 /// Supervises the paths as long as there is a handle of the disk.
 pub(crate) struct Supervisor {
-    paths: WeakPaths<Path>,
+    paths: WeakPaths,
     attention: Arc<Notify>,
     pub(super) opener: Arc<Opener>,
     pub(super) expected: ExpectedUnitReceiver,
@@ -77,7 +77,7 @@ pub(crate) struct SupervisorConfig {
 
 impl Supervisor {
     /// Takes over the paths, and the sessions that are on their way already.
-    pub(crate) fn new(paths: &Paths<Path>, config: SupervisorConfig) -> Self {
+    pub(crate) fn new(paths: &Paths, config: SupervisorConfig) -> Self {
         let SupervisorConfig { opener, expected, sessions, reason, topology, opening } = config;
         let tasks =
             Tasks { events: opening, ends: JoinSet::new(), poll: None, closed: paths.supervise() };
@@ -111,11 +111,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// When one leads to another unit.
-    pub(crate) async fn settle(
-        &mut self,
-        paths: &Paths<Path>,
-        limit: Duration,
-    ) -> Result<(), Error> {
+    pub(crate) async fn settle(&mut self, paths: &Paths, limit: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         while self.topology.opening() > 0
             && let Ok(Some(event)) = timeout_at(deadline, self.tasks.events.join_next()).await
@@ -204,7 +200,7 @@ impl Supervisor {
         self.settle_for_others().await;
     }
 
-    fn handle(&mut self, paths: &Paths<Path>, event: Event) {
+    fn handle(&mut self, paths: &Paths, event: Event) {
         match event {
             Event::LoggedOut(..) => {}
             Event::Stayed(path) => {
@@ -226,7 +222,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn join(&mut self, paths: &Paths<Path>, path: Path) {
+    pub(super) fn join(&mut self, paths: &Paths, path: Path) {
         if let Some(bytes) = paths.limit_of_slow_target() {
             path.unit.session().hear_of_slow_target(bytes);
         }
@@ -236,7 +232,7 @@ impl Supervisor {
     }
 
     /// Asks the unit of an idle disk whether it has something to report, where it is time.
-    fn poll(&mut self, paths: &Paths<Path>) {
+    fn poll(&mut self, paths: &Paths) {
         let is_due = self.polls.poll_timeout().is_some_and(|at| at <= now());
         if !is_due || !self.polls.look(next_commands(paths), is_quiet(paths), now()) {
             return;
@@ -272,7 +268,7 @@ impl Supervisor {
         self.tasks.events.spawn(ended.in_current_span())
     }
 
-    fn report_count(&self, paths: &Paths<Path>) {
+    fn report_count(&self, paths: &Paths) {
         let sessions = count(&paths.open());
         self.report().with(|spread| {
             spread.sessions = sessions;
@@ -317,7 +313,7 @@ impl Drop for Supervisor {
 }
 
 /// The port groups of a unit that says whether it has any, and its reports of changes. Requests count on the states from now on.
-fn port_groups(paths: &Paths<Path>, back_off: BackOff) -> (PortGroups, UnitChanges) {
+fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, UnitChanges) {
     let open = paths.open();
     let state = open.first().map(|(_, path)| path.unit.state());
     let profile = state.and_then(|state| state.profile.get());

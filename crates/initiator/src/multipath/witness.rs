@@ -12,7 +12,7 @@ use crate::multipath::supervisor::Supervisor;
 use crate::unit::logical_unit::LogicalUnit;
 use iscsi_multipath::PathId;
 
-impl Paths<Path> {
+impl Paths {
     /// The session but for this one that has been told of resets for the longest time; rather one that has
     /// missed no status since the oldest write.
     pub(super) fn other_witness(&self, flushing: PathId) -> Option<LogicalUnit> {
@@ -62,7 +62,7 @@ impl Paths<Path> {
 
 impl Supervisor {
     /// Logs a session out that was set aside, once nothing is under way on it and nobody needs its word.
-    pub(super) fn retire(&mut self, paths: &Paths<Path>, id: PathId) {
+    pub(super) fn retire(&mut self, paths: &Paths, id: PathId) {
         let open = paths.open();
         let Some((_, path)) = open.iter().find(|(there, _)| *there == id) else { return };
         if let Some(before) = paths.keep_witness(id, path) {
@@ -77,7 +77,7 @@ impl Supervisor {
         });
     }
 
-    pub(super) fn let_go_of_witness(&mut self, paths: &Paths<Path>) {
+    pub(super) fn let_go_of_witness(&mut self, paths: &Paths) {
         if let Some(path) = paths.take_needless_witness() {
             self.dismiss(path);
         }

@@ -1,0 +1,323 @@
+//! The requests of a disk over its sessions: what is counted and reported of them, and what the paths do without a supervisor.
+
+use std::pin::{Pin, pin};
+
+use iscsi_shaper::{Class, RateLimit};
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::Access;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::error::Error;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::path::Path;
+use crate::options::policy::RequestPolicy;
+use crate::state::budget::Budget;
+use crate::state::counters::{RequestStats, Snapshot};
+use crate::state::range_locks::RangeLocks;
+use crate::unit::transfer::Transfer;
+use crate::{Shaper, TrafficClass};
+use iscsi_multipath::paths::Credit;
+use iscsi_pdu::scsi::Cdb;
+
+const LEN: usize = 64 << 10;
+const BLOCKS: u32 = (LEN / 512) as u32;
+/// More than any test needs.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Longer than all that is in flight takes.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Portals of one unit, and the paths over them, which nobody supervises.
+struct Rig {
+    network: Simulated,
+    paths: Paths,
+}
+
+impl Rig {
+    async fn new(count: u8, faults: impl IntoIterator<Item = Fault>) -> Self {
+        let policy = Options::default().policy(Some(PATIENCE));
+        Self::with(count, faults, policy, Budget::new(1024, 64 << 20)).await
+    }
+
+    async fn with(
+        count: u8,
+        faults: impl IntoIterator<Item = Fault>,
+        policy: RequestPolicy,
+        budget: Budget,
+    ) -> Self {
+        let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 8192));
+        config.faults.extend(faults);
+        let target = Arc::new(Mutex::new(Target::new(config)));
+        let mut properties = Properties::default();
+        properties.latency = ROUND_TRIP / 2;
+        let network = Simulated::new((0..count).map(|_| Arc::clone(&target)), properties);
+        let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+        let options = Options { use_environment: false, ..Options::default() };
+        let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
+        let mut paths = Vec::new();
+        for portal in 1..=count {
+            let url = Url::parse(&format!("iscsi://192.0.2.{portal}/{TARGET}/0")).unwrap();
+            let session = node.connect(&url).await.unwrap();
+            paths.push(Path::new(session.logical_unit(iscsi_pdu::scsi::Lun::ZERO), portal.into()));
+        }
+        let mut paths = paths.into_iter();
+        let room = Credit { bytes: 8 << 20, requests: 64 };
+        let first = paths.next().unwrap();
+        let all = Paths::new(first, room, budget, policy, Arc::default());
+        paths.for_each(|path| _ = all.add(path, room));
+        Self { network, paths: all }
+    }
+
+    /// Reads at a place, in units of [`LEN`].
+    fn read(&self, at: u64) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let paths = self.paths.clone();
+        // Within the unit.
+        let lba = at % 32 * u64::from(BLOCKS);
+        let transfer = Transfer::query(Cdb::read_16(lba, BLOCKS), LEN).of_blocks(lba, BLOCKS);
+        async move { paths.execute(transfer).await.map(drop) }
+    }
+
+    fn spawn(&self, count: u64) -> JoinSet<Result<(), Error>> {
+        let mut requests = JoinSet::new();
+        (0..count).for_each(|at| _ = requests.spawn(self.read(at)));
+        requests
+    }
+
+    /// What was counted on each path that is open, and on all that are gone.
+    fn counted(&self) -> (Vec<RequestStats>, RequestStats) {
+        let (each, gone) = self.paths.snapshots();
+        (each.into_iter().map(Snapshot::into_stats).collect(), gone.into_stats())
+    }
+
+    /// Requests in flight on all paths, and their bytes.
+    fn in_flight(&self) -> (u64, u64) {
+        let (each, gone) = self.counted();
+        let all = each.iter().chain([&gone]);
+        all.fold((0, 0), |sum, of| (sum.0 + of.requests_in_flight, sum.1 + of.bytes_in_flight))
+    }
+}
+
+fn is_ready<F: Future>(future: Pin<&mut F>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// A request that is cancelled is not in flight any more, on a path that has it and on one that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_request_counts_while_it_is_in_flight_and_no_longer() {
+    let rig = Rig::new(2, []).await;
+    let (mut kept, mut cancelled) = (rig.spawn(4), rig.spawn(4));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(rig.in_flight(), (8, 8 * LEN as u64));
+    cancelled.shutdown().await;
+    assert_eq!(rig.in_flight(), (4, 4 * LEN as u64));
+    let first = rig.paths.open()[0].0;
+    rig.paths.lose(first, &Error::Closed);
+    assert_eq!(rig.in_flight(), (4, 4 * LEN as u64));
+    kept.shutdown().await;
+    assert_eq!(rig.in_flight(), (0, 0));
+    let (each, gone) = rig.counted();
+    let ended = each.iter().chain([&gone]).map(|of| of.requests() + of.errors());
+    assert_eq!(ended.sum::<u64>(), 0);
+}
+
+/// It keeps its place while it pauses, and is not in flight.
+#[tokio::test(start_paused = true)]
+async fn a_request_to_a_busy_unit_counts_as_an_error_of_each_attempt() {
+    let busy = Fault::busy(.., 12).on_access(Access::Read);
+    let rig = Rig::new(1, [busy]).await;
+    let reading = tokio::spawn(rig.read(0));
+    let mut pauses = 0;
+    while !reading.is_finished() {
+        sleep(Duration::from_millis(10)).await;
+        pauses += u32::from(rig.in_flight() == (0, 0) && !reading.is_finished());
+    }
+    reading.await.unwrap().unwrap();
+    let (each, _) = rig.counted();
+    assert_eq!((each[0].requests(), each[0].errors(), rig.in_flight()), (1, 12, (0, 0)));
+    assert_eq!(rig.paths.retries(), 12);
+    assert!(pauses > 100, "{pauses} times 10 ms");
+}
+
+/// A retry counts, also where the path that did not take it is gone by then.
+#[tokio::test(start_paused = true)]
+async fn a_retry_counts_when_its_path_is_gone() {
+    let busy = Fault::busy(.., 8).on_access(Access::Read);
+    let rig = Rig::new(2, [busy]).await;
+    let reading = tokio::spawn(rig.read(0));
+    while rig.paths.retries() < 4 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let busy = rig.paths.open()[0].0;
+    rig.paths.lose(busy, &Error::Closed);
+    reading.await.unwrap().unwrap();
+    assert_eq!(rig.paths.retries(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_pauses_ends_with_the_paths() {
+    let rig = Rig::new(1, [Fault::busy(.., u32::MAX).on_access(Access::Read)]).await;
+    let reading = tokio::spawn(rig.read(0));
+    sleep(LONG).await;
+    assert_eq!(rig.paths.report().get().waits.len(), 1);
+    rig.paths.end(&Error::Closed);
+    assert!(matches!(reading.await.unwrap(), Err(Error::Closed)));
+    assert!(rig.paths.report().get().waits.is_empty());
+    let late = rig.read(0).await;
+    assert!(late.is_err_and(|error| !error.may_have_executed()));
+}
+
+/// The links draw on one budget, whatever is asked for.
+#[tokio::test(start_paused = true)]
+async fn memory_stays_within_the_budget() {
+    let policy = Options::default().policy(Some(PATIENCE));
+    let rig = Rig::with(4, [], policy, Budget::new(1024, 16 * LEN)).await;
+    let mut requests = rig.spawn(100);
+    let mut most = 0;
+    while !requests.is_empty() {
+        most = most.max(rig.paths.budget().bytes_in_use());
+        if let Ok(Some(ended)) = timeout(Duration::from_millis(10), requests.join_next()).await {
+            ended.unwrap().unwrap();
+        }
+    }
+    assert!((8 * LEN..=16 * LEN).contains(&most), "{most}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_request_after_a_rest_calls_for_attention() {
+    let rig = Rig::new(1, []).await;
+    let attention = rig.paths.attention();
+    let is_called = || timeout(Duration::from_secs(1), attention.notified());
+    rig.read(0).await.unwrap();
+    assert!(is_called().await.is_err());
+    rig.paths.leave_unattended();
+    assert!(is_called().await.is_err());
+    rig.read(0).await.unwrap();
+    assert!(is_called().await.is_ok());
+    assert!(is_called().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_supervisor_is_woken_when_the_last_handle_is_dropped() {
+    let Rig { paths, .. } = Rig::new(1, []).await;
+    let attention = paths.attention();
+    drop(paths);
+    attention.notified().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_path_is_removed_once_it_has_ended_its_requests() {
+    let rig = Rig::new(2, []).await;
+    let mut requests = rig.spawn(8);
+    sleep(Duration::from_millis(1)).await;
+    let closed = rig.paths.open()[1].0;
+    rig.paths.close(closed);
+    let begun = Instant::now();
+    assert!(rig.paths.remove(closed).await.is_some());
+    assert!(begun.elapsed() >= ROUND_TRIP / 2);
+    while let Some(ended) = requests.join_next().await {
+        ended.unwrap().unwrap();
+    }
+}
+
+/// A caller may keep a request that it does not poll any more.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_no_request_that_no_caller_polls() {
+    let rig = Rig::new(2, []).await;
+    let mut requests = [Box::pin(rig.read(0)), Box::pin(rig.read(1))];
+    assert!(requests.iter_mut().all(|request| !is_ready(request.as_mut())));
+    let young = rig.paths.open()[1].0;
+    rig.paths.close(young);
+    let mut gone = pin!(rig.paths.remove(young));
+    assert!(timeout(LONG, gone.as_mut()).await.is_err());
+    rig.paths.end(&Error::Closed);
+    assert!(timeout(LONG, gone).await.is_ok_and(|path| path.is_none()));
+}
+
+/// Its caller has cancelled a write, which gives its place back; the target has not answered the abort.
+#[tokio::test(start_paused = true)]
+async fn a_closed_path_counts_until_the_unit_has_finished_with_what_was_cancelled_there() {
+    let rig = Rig::new(2, []).await;
+    let (closed, path) = rig.paths.open()[0].clone();
+    path.unit.session().keep_unsettled();
+    rig.network.portals[0].hold();
+    let (ranges, mut writes) = (RangeLocks::default(), JoinSet::new());
+    for at in 0..4_u64 {
+        let (paths, lba) = (rig.paths.clone(), at * u64::from(BLOCKS));
+        let profile = path.unit.profile().await.unwrap();
+        let data = Bytes::from(vec![1; LEN]).into();
+        let range = Arc::new(ranges.try_take(&(at..at + 1)).unwrap());
+        let transfer = Transfer::write(&profile.capacity, lba, data).unwrap().within(&range);
+        writes.spawn(async move { paths.execute(transfer).await.map(drop) });
+    }
+    sleep(Duration::from_millis(1)).await;
+    assert!(!rig.paths.is_settled());
+    writes.shutdown().await;
+    rig.paths.close(closed);
+    assert!(rig.paths.remove(closed).await.is_some());
+    assert!(!rig.paths.is_settled());
+    rig.network.portals[0].release();
+    sleep(LONG).await;
+    assert!(rig.paths.is_settled());
+}
+
+/// A class without a limit.
+fn class() -> (Shaper, TrafficClass) {
+    let shaper = Shaper::new(Class::new(RateLimit::Unlimited)).unwrap();
+    let class = shaper.traffic_class(shaper.default_class());
+    (shaper, class)
+}
+
+/// Two paths whose requests wait for a class.
+async fn shaped(class: &TrafficClass) -> Rig {
+    let policy = Options::default().with_class(Some(class.clone())).policy(Some(PATIENCE));
+    Rig::with(2, [], policy, Budget::new(1024, 64 << 20)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_copy_pays_its_class_as_well() {
+    let (shaper, class) = class();
+    let rig = shaped(&class).await;
+    rig.network.portals.iter().for_each(Portal::hold);
+    let reading = tokio::spawn(rig.read(0));
+    sleep(Duration::from_millis(1)).await;
+    let (first, _) =
+        rig.paths.open().into_iter().find(|(id, _)| rig.paths.has_requests(*id)).unwrap();
+    let other = rig.paths.open().iter().position(|(id, _)| *id != first).unwrap();
+    rig.network.portals[other].release();
+    reading.await.unwrap().unwrap();
+    let sent = shaper.statistics(shaper.default_class()).unwrap().sent;
+    assert_eq!((rig.paths.hedged(), sent.requests), (1, 2));
+    // What the first copy brings is not known yet.
+    assert_eq!(sent.bytes, 2 * LEN as u64);
+}
+
+/// The first attempt is answered by nothing, which gives its bytes back.
+#[tokio::test(start_paused = true)]
+async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
+    let (shaper, class) = class();
+    let rig = shaped(&class).await;
+    let reading = tokio::spawn(rig.read(0));
+    sleep(Duration::from_millis(1)).await;
+    let at = rig.paths.open().iter().position(|(id, _)| rig.paths.has_requests(*id)).unwrap();
+    rig.network.portals[at].cut();
+    reading.await.unwrap().unwrap();
+    let sent = shaper.statistics(shaper.default_class()).unwrap().sent;
+    assert_eq!((rig.paths.hedged(), sent.requests, sent.bytes), (0, 2, LEN as u64));
+}
+
+/// Requests wait for memory because those that have it wait in their class.
+#[tokio::test(start_paused = true)]
+async fn paths_are_not_busy_with_what_a_class_holds_back() {
+    let shaper = Shaper::new(Class::new("1kbit".parse().unwrap())).unwrap();
+    let class = shaper.traffic_class(shaper.default_class());
+    let policy = Options::default().with_class(Some(class)).policy(Some(PATIENCE));
+    let rig = Rig::with(1, [], policy, Budget::new(2, 64 << 20)).await;
+    let requests = rig.spawn(8);
+    sleep(Duration::from_secs(1)).await;
+    _ = rig.paths.progress();
+    sleep(Duration::from_secs(1)).await;
+    assert!(rig.paths.budget().has_waiters());
+    assert!(!rig.paths.progress().is_busy);
+    drop(requests);
+}
