@@ -7,12 +7,20 @@
 //! Everything ends in any order; what waits is written from the lowest offset on. A source or a
 //! destination that is a stream has one read or write under way, in order.
 
+mod blank;
 mod depths;
 mod digesting;
 mod earlier;
+mod flush_pace;
+mod flushes;
 mod flushing;
+mod ledger;
 mod limits;
+pub(crate) mod memory;
+pub(crate) mod part;
+pub(crate) mod pool;
 mod reading;
+mod salvage;
 mod saving;
 mod writing;
 
@@ -26,29 +34,29 @@ use iscsi_block_device::{DeviceResult, Extent, RangeSet};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use crate::blank::{self, Blank};
-use crate::blocks::Block;
 use crate::boxed::{BoxFuture, boxed};
-use crate::checksums::Checksums;
-use crate::control::{Control, Order};
-use crate::copied::Copied;
-use crate::destination::Destination;
-use crate::digesting::Digesting;
+use crate::digests::digesting::Digesting;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
 use crate::error::{CopyError, Failure, is_loss};
-use crate::flushes::Flushes;
-use crate::ledger::{Ledger, Task};
-use crate::memory::Memory;
+use crate::job::control::{Control, Order};
+use crate::job::copied::Copied;
+use crate::job::options::CopyOptions;
+use crate::job::rate_limit::RateLimits;
 use crate::moment::at;
-use crate::options::CopyOptions;
-use crate::part::{Cut, Part};
-use crate::pool::Pool;
 use crate::progress::Teller;
-use crate::questions::Pace;
-use crate::rate_limit::RateLimits;
-use crate::source::Source;
+use crate::survey::blocks::Block;
+use crate::survey::questions::Pace;
 use crate::survey::{Question, Survey};
+use crate::verify::checksums::Checksums;
+use blank::Blank;
 use depths::{Depth, Load};
+use flushes::Flushes;
+use ledger::{Ledger, Task};
 use limits::Limits;
+use memory::Memory;
+use part::{Cut, Part};
+use pool::Pool;
 
 /// How often the devices are asked how deep the queues shall be, and progress is told.
 const REFRESH: Duration = Duration::from_millis(100);

@@ -8,6 +8,10 @@
 //! Invariant: before it is asked what has changed, no checkpoint says any more that something is done, because
 //! whoever answers forgets what he has told; after the answer all is done but that.
 
+pub(crate) mod changes;
+mod checkpoints;
+pub(crate) mod forecast;
+
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -18,17 +22,17 @@ use thiserror::Error as ThisError;
 use tokio::time::Instant;
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::changes::Changes;
-use crate::checksums::Checksums;
-use crate::copied::Copied;
-use crate::copy::CopyJob;
-use crate::destination::Destination;
-use crate::digest_file::DigestFile;
-use crate::forecast::{Forecast, Pass, Verdict};
-use crate::options::CopyOptions;
-use crate::pass_checkpoints::PassCheckpoints;
+use crate::digests::file::DigestFile;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
+use crate::job::CopyJob;
+use crate::job::copied::Copied;
+use crate::job::options::CopyOptions;
 use crate::progress::Progress;
-use crate::source::Source;
+use crate::verify::checksums::Checksums;
+use changes::Changes;
+use checkpoints::PassCheckpoints;
+use forecast::{Forecast, Pass, Verdict};
 
 /// Copies a source that is written to meanwhile: at first all of it, and then, pass by pass, what has
 /// [changed](Changes), until one more pass is short enough to be made while writes are stopped.

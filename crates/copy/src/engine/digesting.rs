@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use iscsi_block_device::RangeSet;
 
+use super::part::{Content, Part};
 use super::{Ended, Engine};
-use crate::blocks::Block;
-use crate::delta::Verdict;
-use crate::digest_file::DigestFile;
-use crate::digesting::{Digesting, Judged};
+use crate::digests::delta::Verdict;
+use crate::digests::digesting::{Digesting, Judged};
+use crate::digests::file::DigestFile;
 use crate::error::CopyError;
-use crate::part::{Content, Part};
 use crate::progress::Event;
+use crate::survey::blocks::Block;
 
 impl Engine {
     /// Where blocks end: their size, and the end of the source, as far as it is known.

@@ -8,18 +8,18 @@ use iscsi_block_device::{BufferPool, DeviceErrorKind, DeviceResult, Extent, Rang
 use tokio::time::Instant;
 
 use super::depths::Load;
+use super::memory::Hold;
+use super::part::{Content, Cut, Part};
+use super::salvage::{self, Salvage};
 use super::{Ended, Engine};
-use crate::blocks::{Block, blocks};
-use crate::checksums::sum;
-use crate::digesting::Digesting;
 use crate::digests::Digest;
+use crate::digests::digesting::Digesting;
 use crate::error::CopyError;
-use crate::memory::Hold;
-use crate::part::{Content, Cut, Part};
 use crate::progress::Event;
-use crate::questions::Pace;
-use crate::salvage::{self, Salvage};
+use crate::survey::blocks::{Block, blocks};
+use crate::survey::questions::Pace;
 use crate::survey::{Grid, Question};
+use crate::verify::checksums::sum;
 
 /// One request that makes zeros has so many bytes at most.
 const MAX_ZEROS: u64 = 256 << 20;

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{Ended, Engine};
-use crate::digesting::Digesting;
+use crate::digests::digesting::Digesting;
 use crate::progress::Event;
 
 impl Engine {

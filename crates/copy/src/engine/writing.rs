@@ -4,10 +4,10 @@ use iscsi_block_device::DeviceResult;
 use tokio::time::Instant;
 
 use super::depths::{Depth, Load};
+use super::ledger::Task;
+use super::part::{Content, Part};
 use super::{Ended, Engine};
 use crate::error::CopyError;
-use crate::ledger::Task;
-use crate::part::{Content, Part};
 
 impl Engine {
     /// Begins as many writes as may be under way.

@@ -12,7 +12,7 @@ use iscsi_block_device::{Device, DeviceErrorKind, DeviceResult, Extent, RangeSet
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::questions::Pace;
+use crate::survey::questions::Pace;
 use crate::survey::{Front, Grid, Question, Survey};
 
 /// What has no checksum is read back in pieces of so many bytes.

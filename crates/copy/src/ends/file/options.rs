@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sys::stat::{major, minor};
 
-use crate::holders::{self, InUse};
+use super::holders::{self, InUse};
 
 /// Where the system keeps its devices.
 const DEVICES: &str = "/dev";

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_block_device::RangeSet;
 
+use super::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, TITLE};
 use crate::boxed::IoFuture;
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, TITLE};
+use crate::ends::identity::Identity;
+use crate::host_files::replace::replace;
+use crate::host_files::system::SystemFiles;
 use crate::host_files::{HostFiles, blocking_on};
-use crate::identity::Identity;
-use crate::replace::replace;
-use crate::system_files::SystemFiles;
 
 const SHORTENED: &str = "the destination is shorter than what it says to be there";
 

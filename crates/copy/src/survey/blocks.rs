@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::segment::Segment;
 use crate::digests::Digest;
-use crate::segment::Segment;
 
 /// A block that was read, or a part of one, and its digest if it was read as a whole.
 pub(crate) type Block = (Range<u64>, Option<Digest>);

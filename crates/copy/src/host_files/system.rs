@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
+use super::{HostFiles, KeptFile, NewFile};
 use crate::blocking::blocking;
 use crate::boxed::IoFuture;
-use crate::file_options::check_folder;
-use crate::host_files::{HostFiles, KeptFile, NewFile};
+use crate::ends::file::options::check_folder;
 
 /// How the names of files begin that take the place of others.
 const PREFIX: &str = ".iscsi-copy.";

@@ -1,18 +1,24 @@
 //! A copy.
 
+pub(crate) mod control;
+pub(crate) mod copied;
+pub(crate) mod options;
+pub(crate) mod rate_limit;
+mod resumption;
+
 use std::path::PathBuf;
 
 use iscsi_block_device::RangeSet;
 
-use crate::control::Control;
-use crate::copied::Copied;
-use crate::destination::Destination;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
 use crate::engine::Engine;
 use crate::error::{CopyError, Failure};
-use crate::options::CopyOptions;
 use crate::progress::{Events, Teller};
-use crate::resumption::Resumption;
-use crate::source::Source;
+use control::Control;
+use copied::Copied;
+use options::CopyOptions;
+use resumption::Resumption;
 
 /// A copy from a source to a destination. Nothing happens before it [runs](Self::run).
 ///

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use iscsi_block_device::{Device, DeviceErrorKind, DeviceResult, RangeSet};
 
-use crate::pool::Pool;
+use super::pool::Pool;
 
 /// What came of a read.
 #[derive(Debug, Default)]

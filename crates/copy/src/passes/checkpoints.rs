@@ -5,7 +5,7 @@ use std::sync::Arc;
 use iscsi_block_device::RangeSet;
 
 use crate::boxed::IoFuture;
-use crate::checkpoint::CheckpointStore;
+use crate::progress::checkpoint::CheckpointStore;
 
 /// Keeps the checkpoints of one pass, each with what the pass leaves alone: other passes have copied that.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use iscsi_block_device::RangeSet;
 use thiserror::Error as ThisError;
 
 use crate::boxed::IoFuture;
-use crate::identity::Identity;
+use crate::ends::identity::Identity;
 
 /// The version of the format that is written and read.
 const VERSION: u32 = 2;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use crc_fast::{CrcAlgorithm, checksum};
 use iscsi_block_device::RangeSet;
 
-use crate::part::{Content, Part};
+use crate::engine::part::{Content, Part};
 
 /// The checksum of some bytes: CRC-64/NVME.
 pub(crate) fn sum(data: &[u8]) -> u64 {
@@ -80,7 +80,7 @@ impl Checksums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
+    use crate::engine::memory::Memory;
 
     fn data(range: Range<u64>) -> Part {
         let hold = Memory::new(0).take(1).unwrap();

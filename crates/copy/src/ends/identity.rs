@@ -9,7 +9,7 @@ use std::thread::sleep;
 use iscsi_block_device::{ContentName, Device, DeviceName, DeviceResult};
 use thiserror::Error as ThisError;
 
-use crate::file::FileDevice;
+use super::file::FileDevice;
 
 const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
                              copy it without a checkpoint, or keep it on another file system";

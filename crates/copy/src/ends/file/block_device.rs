@@ -3,7 +3,7 @@
 use std::fs::{self, Metadata};
 use std::path::Path;
 
-use crate::regular_file;
+use super::regular_file;
 
 /// Where the kernel lists block devices by their numbers.
 const SYSFS: &str = "/sys/dev/block";

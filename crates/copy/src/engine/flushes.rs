@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::flush_pace::FlushPace;
-use crate::options::CopyOptions;
+use super::flush_pace::FlushPace;
+use crate::job::options::CopyOptions;
 
 /// After so many losses without a flush that went well between them, the destination is given up.
 const MAX_LOSSES: u32 = 3;

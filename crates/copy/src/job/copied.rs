@@ -2,9 +2,9 @@
 
 use iscsi_block_device::RangeSet;
 
-use crate::checksums::Checksums;
-use crate::digest_file::DigestFile;
+use crate::digests::file::DigestFile;
 use crate::progress::Progress;
+use crate::verify::checksums::Checksums;
 
 /// The result of a copy.
 #[derive(Clone, Debug)]

@@ -1,5 +1,10 @@
 //! Regular files and block devices.
 
+mod block_device;
+pub(crate) mod holders;
+pub(crate) mod options;
+mod regular_file;
+
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
@@ -17,10 +22,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rustix::fs::{FallocateFlags, SeekFrom as Place, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::block_device;
 use crate::blocking::blocking;
-use crate::file_options::FileOptions;
-use crate::regular_file::{made, place};
+use options::FileOptions;
+use regular_file::{made, place};
 
 /// One visit to another thread costs more than a short read, bytes.
 const PREFERRED: usize = 1 << 20;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 
-use crate::identity::Identity;
+use super::identity::Identity;
 
 /// An end by which it can be recognized, and the part of it that is copied.
 #[derive(Clone, Debug)]

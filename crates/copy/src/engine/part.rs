@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::memory::Hold;
+use super::memory::Hold;
 use crate::zeros;
 
 /// Bytes in a row that are written at once.
@@ -78,7 +78,7 @@ impl Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
+    use crate::engine::memory::Memory;
 
     #[test]
     fn parts_are_whole_requests_where_no_run_of_zeros_comes_between() {

@@ -2,10 +2,10 @@
 
 use iscsi_block_device::RangeSet;
 
-use crate::delta::Delta;
-use crate::digest_file::DigestFile;
-use crate::digests::Digests;
-use crate::part::Part;
+use super::Digests;
+use super::delta::Delta;
+use super::file::DigestFile;
+use crate::engine::part::Part;
 
 /// The digests of a copy.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use iscsi_block_device::RangeSet;
 
-use crate::checkpoint::CheckpointStore;
-use crate::digest_file::DigestFile;
+use crate::digests::file::DigestFile;
+use crate::progress::checkpoint::CheckpointStore;
 
 /// Options of a copy. Begin with the [default](Self::default), and change it by the setters.
 #[derive(Clone, Debug)]

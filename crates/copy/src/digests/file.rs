@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::digests::{self, Digests, Kept};
+use crate::ends::identity::Identity;
+use crate::host_files::replace::replace;
+use crate::host_files::system::{SystemFiles, read};
 use crate::host_files::{HostFiles, KeptFile, blocking_on};
-use crate::identity::Identity;
-use crate::replace::replace;
-use crate::system_files::{SystemFiles, read};
 
 /// The file that the [`Digests`] of a destination are kept in, from copy to copy. A copy adds to it what its flushes
 /// have covered, and takes out of it what it is about to overwrite, before it does: whatever happens,

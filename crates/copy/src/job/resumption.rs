@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use iscsi_block_device::RangeSet;
 
+use super::options::CopyOptions;
 use crate::blocking::blocking;
 use crate::boxed::{BoxFuture, boxed};
-use crate::checkpoint_file::CheckpointFile;
-use crate::destination::Destination;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
 use crate::error::CopyError;
-use crate::options::CopyOptions;
-use crate::source::Source;
+use crate::progress::checkpoint_file::CheckpointFile;
 
 /// A checkpoint that was read, and is kept from now on.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use iscsi_block_device::RangeSet;
 
-use crate::digests::{Digest, Digests, known, unknown};
+use super::{Digest, Digests, known, unknown};
 
 /// What the destination holds, what it will hold, and what of that is to be saved.
 #[derive(Debug)]

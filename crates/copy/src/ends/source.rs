@@ -11,12 +11,12 @@ use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceFuture, Dev
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
 
+use super::file::local_depth;
+use super::identity::Identity;
+use super::mark::Mark;
+use super::pipe::Pipe;
+use super::window::Window;
 use crate::boxed::boxed;
-use crate::file::local_depth;
-use crate::identity::Identity;
-use crate::mark::Mark;
-use crate::pipe::Pipe;
-use crate::window::Window;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 

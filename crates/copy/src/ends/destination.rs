@@ -10,12 +10,12 @@ use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceLimits, Dev
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
+use super::file::{FileDevice, local_depth};
+use super::identity::Identity;
+use super::mark::Mark;
+use super::pipe::Pipe;
+use super::window::Window;
 use crate::error::CopyError;
-use crate::file::{FileDevice, local_depth};
-use crate::identity::Identity;
-use crate::mark::Mark;
-use crate::pipe::Pipe;
-use crate::window::Window;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 

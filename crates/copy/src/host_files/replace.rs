@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::host_files::{HostFiles, KeptFile};
+use super::{HostFiles, KeptFile};
 
 /// Puts a file with this text in the place of the one of that name, durably: whatever happens meanwhile, one of
 /// them is there. Gives it back. Where the path is a link, the file behind it is replaced.
@@ -28,7 +28,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::system_files::{SystemFiles, read};
+    use crate::host_files::system::{SystemFiles, read};
 
     fn replace(path: &Path, text: &[u8]) -> io::Result<Box<dyn KeptFile>> {
         super::replace(&SystemFiles, path, text)
