@@ -55,8 +55,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
             ("crates/initiator/src/driver.rs", "Driver", What::Fields, 27),
             ("crates/initiator/src/driver/measure/tuner.rs", "Tuner", What::Fields, 19),
             ("crates/initiator/src/driver/shared.rs", "Shared", What::Fields, 25),
-            ("crates/copy/src/engine.rs", "Engine", What::Files, 7),
-            ("crates/copy/src/engine.rs", "Engine", What::Fields, 34),
             ("crates/copy/src/passes.rs", "Passes", What::Fields, 13),
             ("crates/testkit/src/checker/session.rs", "SessionWatch", What::Fields, 15),
             ("crates/testkit/src/scsi/unit.rs", "Unit", What::Fields, 13),

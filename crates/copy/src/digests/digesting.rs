@@ -1,11 +1,17 @@
 //! What a copy keeps of its digests while it runs.
 
+use std::io;
+
 use iscsi_block_device::RangeSet;
 
 use super::Digests;
-use super::delta::Delta;
+use super::delta::{Delta, Verdict};
 use super::file::DigestFile;
+use crate::ends::destination::Destination;
 use crate::engine::part::Part;
+use crate::error::CopyError;
+use crate::progress::{Event, Teller};
+use crate::survey::blocks::Block;
 
 /// The digests of a copy.
 #[derive(Debug)]
@@ -59,6 +65,68 @@ impl Digesting {
     /// The length of a request, which lies in one block.
     pub(crate) fn max_io(&self, io_size: usize) -> usize {
         usize::try_from(self.known().block_size()).map_or(io_size, |size| io_size.min(size))
+    }
+
+    /// Takes out of the file what is gone, before it is: a file ends where the copy ends, and may have
+    /// become shorter since.
+    pub(crate) async fn prepare(
+        &mut self,
+        destination: &Destination,
+        source_len: Option<u64>,
+    ) -> Result<(), CopyError> {
+        if destination.is_sequential() {
+            return Err(CopyError::Digests(io::ErrorKind::Unsupported.into()));
+        }
+        let len = destination.file_len();
+        let len = len.map_err(|error| CopyError::Destination(error.into()))?;
+        let Some(len) = len else { return Ok(()) };
+        let end = source_len.map_or(len, |source| source.min(len));
+        self.delta.take_back(&(end..u64::MAX));
+        let Some(lines) = self.delta.take_unsaved() else { return Ok(()) };
+        let appended = self.file.blocking(move |file| file.append(&lines)).await;
+        appended.map_err(CopyError::Digests)?;
+        self.delta.saved();
+        Ok(())
+    }
+
+    /// Finds out which blocks are to be sent.
+    pub(crate) fn judge(&mut self, blocks: &[Block]) -> Judged {
+        let mut judged = Judged::default();
+        for (range, digest) in blocks {
+            self.end = range.end.max(self.end);
+            let verdict = match digest {
+                Some(digest) => self.delta.judge(range, *digest),
+                None => self.delta.judge_part(range),
+            };
+            match verdict {
+                Verdict::Unchanged => judged.unchanged.insert(range.clone()),
+                Verdict::SendSaved => judged.held.insert(range.clone()),
+                Verdict::Send => {}
+            }
+        }
+        judged
+    }
+
+    /// A stream has come to its end: what a file has beyond that will be cut off.
+    pub(crate) fn end_stream(&mut self, destination: &Destination) {
+        if destination.is_regular_file() {
+            self.delta.take_back(&(self.end..u64::MAX));
+        }
+    }
+
+    /// Saves the rest at the end of a copy, that there is no more, if it came to its end, and how the destination is
+    /// left, where no more sessions than these may have something in flight.
+    pub(crate) async fn close(&mut self, is_complete: bool, sessions: &[String], teller: &Teller) {
+        let rest = self.delta.take_unsaved();
+        let sessions = sessions.to_vec();
+        let end = self.file.blocking(move |file| file.end_lines(is_complete, &sessions)).await;
+        let end = end.inspect_err(|cause| teller.tell(Event::NotSaved(cause.to_string())));
+        let end = end.ok().filter(|lines| !lines.is_empty());
+        for lines in rest.into_iter().chain(end) {
+            if let (_, Err(cause)) = self.file.clone().save(lines).await {
+                teller.tell(Event::NotSaved(cause.to_string()));
+            }
+        }
     }
 
     /// How many parts wait.

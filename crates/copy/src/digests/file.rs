@@ -230,6 +230,15 @@ impl DigestFile {
         blocking_on(&self.files, move || work(&file)).await
     }
 
+    /// Adds lines, durably; gives them back with the result.
+    pub(crate) async fn save(self, lines: String) -> (String, io::Result<()>) {
+        let saving = self.blocking(move |file| {
+            let result = file.append(&lines);
+            Ok((lines, result))
+        });
+        saving.await.unwrap_or_else(|error| (String::new(), Err(error)))
+    }
+
     /// Adds lines, durably.
     pub(crate) fn append(&self, lines: &str) -> io::Result<()> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(lines)
