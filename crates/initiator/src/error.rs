@@ -7,7 +7,6 @@ mod connect;
 mod fault;
 mod kind;
 mod login;
-pub(crate) mod outlook;
 mod phrase;
 pub(crate) mod sense;
 mod session;
