@@ -47,15 +47,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         reason: "To be split by noun.",
         types: &[
-            ("crates/session/src/connection/mod.rs", "Connection", What::Fields, 13),
-            ("crates/session/src/login/mod.rs", "Login", What::Fields, 14),
-            ("crates/shaper/src/node.rs", "Node", What::Fields, 13),
             ("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13),
             ("crates/initiator/src/driver.rs", "Driver", What::Files, 7),
             ("crates/initiator/src/driver.rs", "Driver", What::Fields, 27),
             ("crates/initiator/src/driver/measure/tuner.rs", "Tuner", What::Fields, 19),
             ("crates/initiator/src/driver/shared.rs", "Shared", What::Fields, 25),
-            ("crates/copy/src/passes.rs", "Passes", What::Fields, 13),
             ("crates/testkit/src/checker/session.rs", "SessionWatch", What::Fields, 15),
             ("crates/testkit/src/scsi/unit.rs", "Unit", What::Fields, 13),
             ("crates/testkit/src/target/connection.rs", "Connection", What::Fields, 14),
@@ -63,8 +59,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
             ("crates/testkit/src/target/node.rs", "Target", What::Fields, 22),
             ("crates/testkit/src/target/session.rs", "Session", What::Fields, 14),
             ("crates/testkit/src/target/task.rs", "Task", What::Fields, 13),
-            ("examples/block-copy/src/job.rs", "Job", What::Files, 4),
-            ("examples/block-copy/src/report.rs", "Report", What::Fields, 18),
         ],
     },
     Exception {
@@ -74,10 +68,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         reason: "The structure of the Linux kernel.",
         types: &[("crates/tuner/src/link/tcp_info.rs", "TcpInfo", What::Fields, 33)],
-    },
-    Exception {
-        reason: "To be in one module for its questions.",
-        types: &[("crates/initiator/src/error.rs", "Error", What::Files, 4)],
     },
     Exception {
         reason: "A handle: one file for each kind of request.",
@@ -100,7 +90,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         reason: "The format of a file, or the options of a command line.",
         types: &[
             ("crates/initiator/src/url/parameters.rs", "Parameters", What::Fields, 17),
-            ("examples/block-serve/src/args.rs", "Args", What::Fields, 18),
             ("lab/src/result.rs", "Figure", What::Fields, 13),
             ("lab/src/scenario.rs", "Measure", What::Files, 4),
             ("lab/src/scenario.rs", "Measure", What::Fields, 14),
