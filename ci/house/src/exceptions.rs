@@ -49,8 +49,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         reason: "To be split by noun.",
         types: &[
             ("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13),
-            ("crates/initiator/src/driver.rs", "Driver", What::Files, 7),
-            ("crates/initiator/src/driver.rs", "Driver", What::Fields, 27),
             ("crates/initiator/src/driver/measure/tuner.rs", "Tuner", What::Fields, 19),
             ("crates/initiator/src/driver/shared.rs", "Shared", What::Fields, 25),
         ],

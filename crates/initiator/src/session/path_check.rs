@@ -142,7 +142,12 @@ impl Node {
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.key.isid)?;
         config.offer = config.offer.with_max_connections(1);
         config.timeouts = config.timeouts.with_nop_interval(None).with_nop_response(LIMIT);
-        let reach = Reach { connector, reached: Some(reached), connections: 1, start_trial: None };
+        let reach = Reach {
+            connector,
+            reached: Some(Box::new(reached)),
+            connections: 1,
+            start_trial: None,
+        };
         let session = self.start_over(reach, config, url, key, Budget::of(self.options()));
         session.logged_in().await?;
         let is_there = session.portal() == Some(&url.portal);
