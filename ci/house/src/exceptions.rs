@@ -49,7 +49,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         reason: "To be split by noun.",
         types: &[
             ("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13),
-            ("crates/initiator/src/driver/measure/tuner.rs", "Tuner", What::Fields, 19),
             ("crates/initiator/src/driver/shared.rs", "Shared", What::Fields, 25),
         ],
     },
@@ -68,7 +67,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         reason: "A handle: one file for each kind of request.",
         types: &[
             ("crates/initiator/src/handles/disk.rs", "Disk", What::Files, 10),
-            ("crates/initiator/src/session.rs", "Session", What::Files, 4),
             ("crates/initiator/src/unit/logical_unit.rs", "LogicalUnit", What::Files, 10),
         ],
     },

@@ -505,4 +505,11 @@ impl Session {
         // Others may hand theirs over meanwhile.
         (begun, waiter.sent())
     }
+
+    /// What is wrong on the path, if segments are kept short because of it.
+    pub(crate) fn path_note(&self) -> Option<String> {
+        let limit = self.shared.basis()?.measurement.segment_limit?;
+        let portal = self.portal().map(portal_name).unwrap_or_default();
+        Some(limit.explain(&portal))
+    }
 }
