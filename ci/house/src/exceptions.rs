@@ -47,10 +47,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         reason: "To be split by noun.",
-        types: &[
-            ("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13),
-            ("crates/initiator/src/driver/shared.rs", "Shared", What::Fields, 25),
-        ],
+        types: &[("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13)],
     },
     Exception {
         reason: "The machine of the protocol: one file for each PDU that it receives or sends.",

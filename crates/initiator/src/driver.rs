@@ -171,7 +171,7 @@ impl Driver {
         if let Notice::Redirected { permanent, .. } = notice {
             self.shared.is_redirected(*permanent);
         }
-        self.shared.notices.announce(notice);
+        self.shared.course.notices.announce(notice);
     }
 
     /// When this turn began, for the session.
@@ -182,10 +182,10 @@ impl Driver {
     fn end(&mut self, result: Result<(), SessionError>) {
         let result = result.map_err(|cause| self.peer.explain(cause, false));
         if let Some(reopening) = self.session.reopening() {
-            self.shared.reopening.get_or_init(|| reopening);
+            self.shared.course.reopening.get_or_init(|| reopening);
         }
-        self.shared.phase.set(SessionPhase::Ended(result));
-        self.shared.notices.end();
+        self.shared.course.phase.set(SessionPhase::Ended(result));
+        self.shared.course.notices.end();
         self.ended = true;
     }
 
@@ -196,8 +196,8 @@ impl Driver {
             return;
         }
         self.requests.leave_unsettled(&self.shared);
-        self.shared.phase.set(SessionPhase::Ended(Err(Error::Closed)));
-        self.shared.notices.end();
+        self.shared.course.phase.set(SessionPhase::Ended(Err(Error::Closed)));
+        self.shared.course.notices.end();
         self.ended = true;
         self.requests.fail(&self.peer);
     }
@@ -303,10 +303,10 @@ impl Driver {
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
             let leading = self.links.transports.iter().find(|transport| transport.cid == LEADING);
             let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
-            drop(self.shared.terms.set(LoginResult { negotiated, portal, address, tsih }));
+            drop(self.shared.course.terms.set(LoginResult { negotiated, portal, address, tsih }));
         }
         self.links.note_window(&self.session, &self.shared);
-        self.shared.phase.set(SessionPhase::LoggedIn);
+        self.shared.course.phase.set(SessionPhase::LoggedIn);
     }
 
     /// Asks for all connections that the target agrees to, at once.

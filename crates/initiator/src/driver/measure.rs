@@ -36,7 +36,7 @@ impl Links {
             waiting: session.waiting_for(),
             intervals,
             waited_in_class: self.newly_waited_in_class(shared),
-            is_at_limit: shared.budget.is_waited_for(),
+            is_at_limit: shared.budgets.requests.is_waited_for(),
             awaited_data: session.awaited_data() as u64,
         };
         for transport in &mut self.transports {
@@ -171,7 +171,7 @@ impl Links {
 
     /// The same by the last look at them.
     fn share_limits(&self, session: &mut Session, shared: &Shared) {
-        let max = shared.budget.max_bytes();
+        let max = shared.budgets.requests.max_bytes();
         let (mut longest, mut slow, mut longest_read) = (u64::MAX, u64::MAX, u64::MAX);
         for transport in &self.transports {
             let Some(tuner) = transport.tuner() else { continue };
@@ -181,8 +181,8 @@ impl Links {
             longest = longest.min(tuner.longest_write(max).unwrap_or(u64::MAX));
             slow = slow.min(tuner.limit_of_slow_target().unwrap_or(u64::MAX));
         }
-        shared.longest_write.store(longest, Ordering::Relaxed);
-        shared.longest_read.store(longest_read, Ordering::Relaxed);
-        shared.limit_of_slow_target.store(slow, Ordering::Relaxed);
+        shared.lengths.write.store(longest, Ordering::Relaxed);
+        shared.lengths.read.store(longest_read, Ordering::Relaxed);
+        shared.lengths.of_slow_target.store(slow, Ordering::Relaxed);
     }
 }

@@ -83,7 +83,7 @@ impl Requests {
         match result {
             Ok(itt) => {
                 if holds.extent.is_some() {
-                    shared.unsettled.begin();
+                    shared.units.unsettled.begin();
                 }
                 self.pending.insert(itt, Pending { id, name, answer, holds });
                 self.unsent += 1;
@@ -112,8 +112,8 @@ impl Requests {
             self.withdraw_doubtful(session, now);
         }
         match holds.extent {
-            Some(extent) if outcome.is_unsettled() => shared.unsettled.put(extent),
-            Some(_) => shared.unsettled.end(),
+            Some(extent) if outcome.is_unsettled() => shared.units.unsettled.put(extent),
+            Some(_) => shared.units.unsettled.end(),
             None => {}
         }
         answer.give(outcome, |why| peer.explain_task(name, why));
@@ -131,7 +131,7 @@ impl Requests {
     /// Nobody runs the session any more: what the target does with these requests is not known.
     pub(super) fn leave_unsettled(&self, shared: &Shared) {
         let extents = self.pending.values().filter_map(|pending| pending.holds.extent.as_ref());
-        extents.for_each(|extent| shared.unsettled.put(Arc::clone(extent)));
+        extents.for_each(|extent| shared.units.unsettled.put(Arc::clone(extent)));
     }
 
     /// Fails all requests: nobody runs the session any more.
