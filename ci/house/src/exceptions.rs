@@ -38,7 +38,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
             ("crates/session/src/config.rs", "Config", What::Fields, 13),
             ("crates/tuner/src/plan.rs", "Plan", What::Fields, 20),
             ("crates/multipath/src/identity/profile.rs", "Profile", What::Fields, 14),
-            ("crates/initiator/src/options.rs", "Options", What::Fields, 17),
             ("crates/copy/src/job/options.rs", "CopyOptions", What::Fields, 14),
             ("crates/testkit/src/config.rs", "TargetConfig", What::Fields, 26),
             ("crates/testkit/src/scsi/unit.rs", "Unit", What::Fields, 13),

@@ -171,7 +171,7 @@ impl Shared {
             key,
             rules: Rules {
                 policy: policy_of(options, url),
-                max_transfer: options.max_transfer,
+                max_transfer: options.in_flight.transfer,
                 is_ruled: AtomicBool::new(false),
             },
             course: Course {
