@@ -5,13 +5,20 @@
 //! calls its child, by `child::name` or by an import, uses it like any other file. Methods have no paths, so a call of one
 //! shows only by the type that was imported. What is compiled for tests only does not count.
 //!
-//! `--draw` prints each crate as floors: a file stands one above the highest that it uses.
+//! Nouns stay small: the methods of a type are in at most three files, and a struct has at most 12 fields, except those that
+//! `exceptions.rs` names with a reason. Blocks of a trait from outside of the workspace do not count.
+//!
+//! `--large` prints the types above a limit; `--draw` prints each crate as floors: a file stands one above the highest that it uses.
 
 mod check;
+mod exceptions;
 mod graph;
+mod items;
 mod modules;
 mod rules;
+mod sizes;
 mod source;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,18 +27,21 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use crate::check::Crate;
+use crate::exceptions::EXCEPTIONS;
 use crate::modules::{Modules, Texts};
+use crate::sizes::Large;
 
 fn main() -> ExitCode {
-    let draw = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => false,
-        [word] if word == "--draw" => true,
+    let shows = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => Shows::Complaints,
+        [word] if word == "--draw" => Shows::Floors,
+        [word] if word == "--large" => Shows::Large,
         _ => {
-            let _ = writeln!(io::stderr(), "usage: house [--draw]");
+            let _ = writeln!(io::stderr(), "usage: house [--draw | --large]");
             return ExitCode::from(2);
         }
     };
-    match check(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").as_path(), draw) {
+    match check(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").as_path(), shows) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -41,17 +51,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is printed beside the complaints.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shows {
+    Complaints,
+    Floors,
+    Large,
+}
+
 /// Looks at every crate below the project's folder; whether all is well.
-fn check(project: &Path, draw: bool) -> Result<bool, Box<dyn std::error::Error>> {
+fn check(project: &Path, shows: Shows) -> Result<bool, Box<dyn std::error::Error>> {
     let mut out = io::stdout().lock();
     let mut well = true;
     for folder in members(&fs::read_to_string(project.join("Cargo.toml"))?) {
         let texts = texts(&project.join(&folder))?;
+        let mut types = BTreeMap::new();
         for root in roots(&texts) {
             let modules =
                 Modules::read(&texts, &root).map_err(|error| format!("{folder}: {error}"))?;
+            types.extend(modules.types());
             let house = Crate::new(&folder, &root, &modules);
-            if draw {
+            if shows == Shows::Floors {
                 house.draw(&texts, &mut out)?;
             }
             for complaint in house.complaints() {
@@ -59,8 +79,26 @@ fn check(project: &Path, draw: bool) -> Result<bool, Box<dyn std::error::Error>>
                 writeln!(out, "{complaint}")?;
             }
         }
+        let large = sizes::large(&types);
+        if shows == Shows::Large {
+            print_large(&folder, &large, &mut out)?;
+        }
+        for complaint in sizes::complaints(&folder, &large, EXCEPTIONS) {
+            well = false;
+            writeln!(out, "{complaint}")?;
+        }
     }
     Ok(well)
+}
+
+/// Prints the types of a crate that exceed a limit, with the reason for which they may.
+fn print_large(folder: &str, large: &[Large], out: &mut impl Write) -> io::Result<()> {
+    for of in large {
+        let Large { file, name, what, count } = of;
+        let reason = sizes::entry(folder, of, EXCEPTIONS).map_or("", |(_, reason)| reason);
+        writeln!(out, "{count:>3} {what:?} {name} {folder}/{file} {reason}")?;
+    }
+    Ok(())
 }
 
 /// The folders of the workspace's members.

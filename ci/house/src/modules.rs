@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::items::{Impl, Struct};
+use crate::rules;
 use crate::source::{Import, PathUse, Source};
 
 /// The sources of a crate: texts by their path below the root's folder.
@@ -25,6 +27,16 @@ struct Module {
     imports: Vec<Import>,
     paths: Vec<PathUse>,
     words: BTreeSet<String>,
+    structs: Vec<Struct>,
+    impls: Vec<Impl>,
+}
+
+/// A type of a crate, as far as its size goes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Type {
+    pub(crate) fields: usize,
+    /// The files with blocks of its methods, or of a trait of the workspace.
+    pub(crate) files: BTreeSet<String>,
 }
 
 /// What a path leads to.
@@ -85,6 +97,37 @@ impl Modules {
             }
         }
         arrows
+    }
+
+    /// The types that the crate defines, by the file and the name.
+    pub(crate) fn types(&self) -> BTreeMap<(String, String), Type> {
+        let mut types = BTreeMap::<_, Type>::new();
+        for module in &self.list {
+            for Struct { name, fields } in &module.structs {
+                types.entry((module.file.clone(), name.clone())).or_default().fields = *fields;
+            }
+        }
+        for (at, module) in self.list.iter().enumerate() {
+            for Impl { of_trait, of_type } in &module.impls {
+                let Some(name) = of_type.last() else { continue };
+                let Found::Item(of) = self.resolve(at, of_type, MAX_STEPS) else { continue };
+                let counts = of_trait.as_ref().is_none_or(|of_trait| self.is_ours(at, of_trait));
+                if counts && self.list[of].declared.contains(name) {
+                    let of = (self.list[of].file.clone(), name.clone());
+                    types.entry(of).or_default().files.insert(module.file.clone());
+                }
+            }
+        }
+        types
+    }
+
+    /// Whether a path leads to what a crate of the workspace defines.
+    fn is_ours(&self, at: usize, path: &[String]) -> bool {
+        let imports = &self.list[at].imports;
+        let import = imports.iter().find(|import| import.name.as_ref() == path.first());
+        let path = import.map_or(path, |import| &import.path);
+        matches!(self.resolve(at, path, MAX_STEPS), Found::Item(_))
+            || path.first().is_some_and(|first| rules::library(first).is_some())
     }
 
     /// A re-export from below is an arrow only if the module itself uses the name. An imported module shows by the paths
@@ -238,7 +281,7 @@ impl Modules {
         parent: Option<usize>,
     ) -> Result<usize, String> {
         let at = self.list.len();
-        let Source { files, inline, declared, imports, paths, words } = source;
+        let Source { files, inline, declared, imports, paths, words, structs, impls } = source;
         let children = BTreeMap::new();
         self.list.push(Module {
             file: file.clone(),
@@ -248,6 +291,8 @@ impl Modules {
             imports,
             paths,
             words,
+            structs,
+            impls,
         });
         for name in files {
             let flat = format!("{folder}{name}.rs");

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
+
+use crate::items::{Impl, Struct};
+use crate::tokens::{
+    after_item, attribute, is_comma, is_double_colon, is_for_tests, is_punct, word_at,
+};
 
 /// The text of a module, as far as arrows go. What is compiled for tests only is left out.
 #[derive(Debug, Default)]
@@ -18,6 +23,8 @@ pub(crate) struct Source {
     pub(crate) paths: Vec<PathUse>,
     /// Single words, and the first of paths, outside of imports.
     pub(crate) words: BTreeSet<String>,
+    pub(crate) structs: Vec<Struct>,
+    pub(crate) impls: Vec<Impl>,
 }
 
 /// One name, or all of a module, brought into scope by `use`.
@@ -72,7 +79,15 @@ impl Source {
                     return self.module(name, tokens, at + 2);
                 }
             }
-            TokenTree::Ident(_) => return self.path(tokens, at, top),
+            TokenTree::Ident(word) => {
+                if top && word == "struct" {
+                    self.structs.extend(Struct::read(&tokens[at + 1..]));
+                }
+                if top && word == "impl" {
+                    self.impls.extend(Impl::read(&tokens[at + 1..]));
+                }
+                return self.path(tokens, at, top);
+            }
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
         at + 1
@@ -154,106 +169,12 @@ impl Source {
 
 const DECLARES: [&str; 9] =
     ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"];
-const BEGINS_AN_ITEM: [&str; 14] = [
-    "fn",
-    "struct",
-    "enum",
-    "union",
-    "trait",
-    "type",
-    "const",
-    "static",
-    "macro_rules",
-    "impl",
-    "mod",
-    "unsafe",
-    "async",
-    "extern",
-];
-
-/// The attribute at `at`, and where it ends.
-fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize)> {
-    if !is_punct(tokens, at, '#') {
-        return None;
-    }
-    let at = if is_punct(tokens, at + 1, '!') { at + 2 } else { at + 1 };
-    match tokens.get(at) {
-        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => {
-            Some((group, at + 1))
-        }
-        _ => None,
-    }
-}
-
-/// Whether an attribute lets its item be compiled for tests only: `#[test]`, or a `cfg` that asks for `test`.
-fn is_for_tests(attribute: &Group) -> bool {
-    let words: Vec<TokenTree> = attribute.stream().into_iter().collect();
-    match words.as_slice() {
-        [TokenTree::Ident(word)] => word == "test",
-        [TokenTree::Ident(word), TokenTree::Group(condition)] => {
-            word == "cfg" && asks_for_tests(condition)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a condition holds in tests only: it is `test`, or an `all` of which one is.
-fn asks_for_tests(condition: &Group) -> bool {
-    let words: Vec<TokenTree> = condition.stream().into_iter().collect();
-    words.split(is_comma).any(|part| match part {
-        [TokenTree::Ident(word)] => word == "test",
-        [TokenTree::Ident(word), TokenTree::Group(parts)] => word == "all" && asks_for_tests(parts),
-        _ => false,
-    })
-}
-
-/// Where the item, field or statement ends that begins at `at`, behind any further attributes.
-fn after_item(tokens: &[TokenTree], mut at: usize) -> usize {
-    while let Some((_, after)) = attribute(tokens, at) {
-        at = after;
-    }
-    if word_at(tokens, at).is_some_and(|word| word == "pub") {
-        at += 1;
-        if matches!(tokens.get(at), Some(TokenTree::Group(_))) {
-            at += 1;
-        }
-    }
-    let first = word_at(tokens, at).unwrap_or_default();
-    let is_item = BEGINS_AN_ITEM.contains(&first.as_str());
-    let ends = |token: &TokenTree| match token {
-        TokenTree::Punct(punct) => punct.as_char() == ';' || !is_item && punct.as_char() == ',',
-        TokenTree::Group(group) => first != "use" && group.delimiter() == Delimiter::Brace,
-        TokenTree::Ident(_) | TokenTree::Literal(_) => false,
-    };
-    tokens.iter().skip(at).position(ends).map_or(tokens.len(), |end| at + end + 1)
-}
-
 /// Whether the `use` at `at` stands behind `pub` or `pub(...)`.
 fn is_public(tokens: &[TokenTree], at: usize) -> bool {
     let before = |steps: usize| at.checked_sub(steps).and_then(|at| tokens.get(at));
     let is_pub =
         |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Ident(word)) if word == "pub");
     is_pub(before(1)) || matches!(before(1), Some(TokenTree::Group(_))) && is_pub(before(2))
-}
-
-fn word_at(tokens: &[TokenTree], at: usize) -> Option<String> {
-    match tokens.get(at) {
-        Some(TokenTree::Ident(word)) => Some(word.to_string()),
-        _ => None,
-    }
-}
-
-fn is_punct(tokens: &[TokenTree], at: usize, which: char) -> bool {
-    matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == which)
-}
-
-fn is_double_colon(tokens: &[TokenTree], at: usize) -> bool {
-    let joint = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':' && punct.spacing() == Spacing::Joint);
-    tokens.get(at).is_some_and(joint) && is_punct(tokens, at + 1, ':')
-}
-
-fn is_comma(token: &TokenTree) -> bool {
-    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::nbd::{NbdAdvice, NbdError};
+    use crate::ends::nbd::{NbdAdvice, NbdError};
 
     #[test]
     fn the_advice_of_a_device_is_that_of_its_unit_or_export() {

@@ -5,6 +5,10 @@
 //! its bytes. Lines of sessions name what may still write to the destination, until a line says that they are settled; one
 //! says how a file was left. Lines count when a line `# check` follows them, with the BLAKE3 of all that stands above.
 
+pub(crate) mod delta;
+pub(crate) mod digesting;
+pub(crate) mod file;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -12,7 +16,7 @@ use std::ops::Range;
 use iscsi_block_device::RangeSet;
 use thiserror::Error as ThisError;
 
-use crate::identity::Identity;
+use crate::ends::identity::Identity;
 use crate::zeros::is_zero;
 
 /// The version of the format that is written and read.

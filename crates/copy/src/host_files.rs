@@ -3,6 +3,9 @@
 //! After a crash of the host, synced data is there, and a name is there if its folder was synced. After the death of a process
 //! everything is there that it has handed to the system.
 
+pub(crate) mod replace;
+pub(crate) mod system;
+
 use std::fmt;
 use std::io;
 use std::path::Path;

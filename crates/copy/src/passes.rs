@@ -8,6 +8,10 @@
 //! Invariant: before it is asked what has changed, no checkpoint says any more that something is done, because
 //! whoever answers forgets what he has told; after the answer all is done but that.
 
+pub(crate) mod changes;
+mod checkpoints;
+pub(crate) mod forecast;
+
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -18,17 +22,17 @@ use thiserror::Error as ThisError;
 use tokio::time::Instant;
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::changes::Changes;
-use crate::checksums::Checksums;
-use crate::copied::Copied;
-use crate::copy::CopyJob;
-use crate::destination::Destination;
-use crate::digest_file::DigestFile;
-use crate::forecast::{Forecast, Pass, Verdict};
-use crate::options::CopyOptions;
-use crate::pass_checkpoints::PassCheckpoints;
+use crate::digests::file::DigestFile;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
+use crate::job::CopyJob;
+use crate::job::copied::Copied;
+use crate::job::options::CopyOptions;
 use crate::progress::Progress;
-use crate::source::Source;
+use crate::verify::checksums::Checksums;
+use changes::Changes;
+use checkpoints::PassCheckpoints;
+use forecast::{Forecast, Pass, Verdict};
 
 /// Copies a source that is written to meanwhile: at first all of it, and then, pass by pass, what has
 /// [changed](Changes), until one more pass is short enough to be made while writes are stopped.
@@ -64,15 +68,21 @@ pub struct Passes {
     forecast: Forecast,
     stops_at_divergence: bool,
     state: State,
+    total: Total,
+    ended: Vec<EndedPass>,
+}
+
+/// All passes together.
+#[derive(Debug)]
+struct Total {
     /// What some pass has copied, or shall copy.
     covered: RangeSet,
-    /// What of it the next pass shall copy, or the one that is under way.
+    /// What of it the next pass shall copy, or the one that is running.
     left: RangeSet,
     unreadable: RangeSet,
     checksums: Option<Checksums>,
     /// The sum over the passes that have ended.
-    sum: Progress,
-    ended: Vec<EndedPass>,
+    progress: Progress,
 }
 
 /// A pass that has ended, and what follows from it.
@@ -154,11 +164,7 @@ impl Passes {
             forecast,
             stops_at_divergence: false,
             state: State::Copying { is_last: false, since: None },
-            covered: first.clone(),
-            left: first,
-            unreadable: RangeSet::new(),
-            checksums: None,
-            sum: Progress::default(),
+            total: Total::new(first),
             ended: Vec::new(),
         })
     }
@@ -203,14 +209,7 @@ impl Passes {
         let State::Copying { is_last, since: Some(since) } = self.state else { return };
         let (progress, time) = (copied.progress, since.elapsed());
         self.state = if is_last { State::Ended } else { State::Asking };
-        self.sum = added(&self.sum, &progress);
-        let left = mem::take(&mut self.left);
-        self.unreadable = self.unreadable.without(&left);
-        self.unreadable.extend(copied.unreadable.iter());
-        match (&mut self.checksums, copied.checksums) {
-            (Some(sums), Some(later)) => sums.supersede(&left, later),
-            (sums, later) => *sums = later,
-        }
+        self.total.add(&progress, &copied.unreadable, copied.checksums);
         self.options.digests = copied.digests;
         self.ended.push(EndedPass { progress, time, dirtied: None, verdict: None });
     }
@@ -227,30 +226,25 @@ impl Passes {
 
     /// Returns what the next pass copies, or the one that is running.
     pub const fn left(&self) -> &RangeSet {
-        &self.left
+        &self.total.left
     }
 
     /// Returns what the medium of the source has not given to the passes that have ended, beside what is
     /// [left](Self::left).
     pub fn unreadable(&self) -> RangeSet {
-        self.unreadable.without(&self.left)
+        self.total.unreadable()
     }
 
     /// Returns how far all passes have come, if the one that is running has come as far as `of_pass`. What has changed,
     /// and is to be copied again, is not done.
     pub fn progress(&self, of_pass: &Progress) -> Progress {
-        let rest = self.settled().bytes();
-        let mut progress = added(&self.sum, of_pass);
-        progress.total = Some(self.covered.bytes());
-        (progress.done, progress.flushed) = (rest + of_pass.done, rest + of_pass.flushed);
-        progress.unreadable = self.unreadable().bytes() + of_pass.unreadable;
-        progress
+        self.total.progress(of_pass)
     }
 
     /// Returns the result of all passes: the source as the last one has found it.
     pub fn into_copied(self) -> Copied {
         let progress = self.progress(&Progress::default());
-        let Self { unreadable, checksums, options, .. } = self;
+        let Self { total: Total { unreadable, checksums, .. }, options, .. } = self;
         Copied { progress, unreadable, checksums, digests: options.digests }
     }
 
@@ -258,13 +252,8 @@ impl Passes {
     /// copied a part of what has one. It can be [verified](crate::Verify::with_earlier) while the source is not
     /// written to.
     pub fn without_checksum(&self) -> RangeSet {
-        let known = self.checksums.as_ref().map(Checksums::ranges).unwrap_or_default();
-        self.covered.without(&known).without(&self.unreadable)
-    }
-
-    /// What of the passes is at the destination, beside what is left.
-    fn settled(&self) -> RangeSet {
-        self.covered.without(&self.left).without(&self.unreadable)
+        let known = self.total.checksums.as_ref().map(Checksums::ranges).unwrap_or_default();
+        self.total.covered.without(&known).without(&self.total.unreadable)
     }
 
     /// The pass over what is left.
@@ -273,11 +262,11 @@ impl Passes {
         // What this pass writes, and the one before, is not zero.
         self.options.destination_is_zero = false;
         if !self.ended.is_empty() {
-            (options.ranges, options.done) = (Some(self.left.clone()), RangeSet::new());
+            (options.ranges, options.done) = (Some(self.total.left.clone()), RangeSet::new());
         }
         if let Some(store) = options.checkpoint.take() {
             let unreadable = self.unreadable();
-            let flushed = self.all().without(&self.left).without(&unreadable);
+            let flushed = self.all().without(&self.total.left).without(&unreadable);
             options.checkpoint = Some(Arc::new(PassCheckpoints { store, flushed, unreadable }));
         }
         CopyJob::new(self.source.clone(), self.destination.clone()).with_options(options)
@@ -287,7 +276,7 @@ impl Passes {
     fn decide(&mut self) -> BoxFuture<'_, Result<bool, PassesError>> {
         boxed(async move {
             self.ask().await?;
-            let dirtied = self.left.bytes();
+            let dirtied = self.total.left.bytes();
             let Some(ended) = self.ended.last_mut() else { return Err(PassesError::Unknown) };
             // What was left alone was no work.
             let copied = ended.progress.written + ended.progress.zeros_written;
@@ -318,9 +307,8 @@ impl Passes {
         let changed = self.changes.changed().await.map_err(PassesError::Changes)?;
         let len = self.source.length().unwrap_or_default();
         let changed = widened(&changed, self.options.digests.as_ref(), len);
-        self.left.extend(changed.iter());
-        self.covered.extend(changed.iter());
-        let flushed = self.all().without(&self.left).without(&self.unreadable);
+        self.total.change(&changed);
+        let flushed = self.all().without(&self.total.left).without(&self.total.unreadable);
         // Where that fails the checkpoint says less than it could, and the next flush tries again.
         _ = self.keep(flushed).await;
         Ok(())
@@ -334,6 +322,57 @@ impl Passes {
 
     fn all(&self) -> RangeSet {
         (0..self.source.length().unwrap_or_default()).into()
+    }
+}
+
+impl Total {
+    /// The first pass copies `first`.
+    fn new(first: RangeSet) -> Self {
+        Self {
+            covered: first.clone(),
+            left: first,
+            unreadable: RangeSet::new(),
+            checksums: None,
+            progress: Progress::default(),
+        }
+    }
+
+    /// Adds a pass that has copied all that was left.
+    fn add(&mut self, of_pass: &Progress, unreadable: &RangeSet, checksums: Option<Checksums>) {
+        self.progress = added(&self.progress, of_pass);
+        let left = mem::take(&mut self.left);
+        self.unreadable = self.unreadable.without(&left);
+        self.unreadable.extend(unreadable.iter());
+        match (&mut self.checksums, checksums) {
+            (Some(sums), Some(later)) => sums.supersede(&left, later),
+            (sums, later) => *sums = later,
+        }
+    }
+
+    /// Takes back what has changed at the source.
+    fn change(&mut self, changed: &RangeSet) {
+        self.left.extend(changed.iter());
+        self.covered.extend(changed.iter());
+    }
+
+    /// What is not given by the source, beside what is left.
+    fn unreadable(&self) -> RangeSet {
+        self.unreadable.without(&self.left)
+    }
+
+    /// What is at the destination, beside what is left.
+    fn settled(&self) -> RangeSet {
+        self.covered.without(&self.left).without(&self.unreadable)
+    }
+
+    /// How far all passes have come, if the one that is running has come as far as `of_pass`.
+    fn progress(&self, of_pass: &Progress) -> Progress {
+        let rest = self.settled().bytes();
+        let mut progress = added(&self.progress, of_pass);
+        progress.total = Some(self.covered.bytes());
+        (progress.done, progress.flushed) = (rest + of_pass.done, rest + of_pass.flushed);
+        progress.unreadable = self.unreadable().bytes() + of_pass.unreadable;
+        progress
     }
 }
 

@@ -1,5 +1,8 @@
 //! How far a copy has come, and what happens on the way.
 
+pub(crate) mod checkpoint;
+pub(crate) mod checkpoint_file;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;

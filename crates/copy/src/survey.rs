@@ -7,15 +7,19 @@
 //! ```
 //! What is unknown is the caller's set. All that is asked, or known and not begun, is taken out of it.
 
+pub(crate) mod blocks;
+pub(crate) mod questions;
+mod segment;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use iscsi_block_device::{DeviceResult, Extent, RangeSet};
 use tokio::time::Instant;
 
-use crate::blocks::whole_blocks;
-use crate::questions::{Answer, Pace, Questions};
-use crate::segment::{Segment, segments};
+use blocks::whole_blocks;
+use questions::{Answer, Pace, Questions};
+use segment::{Segment, segments};
 
 /// Nothing is asked while so many ranges are known or asked, unless what comes next is not; and one question is
 /// about so many at most.

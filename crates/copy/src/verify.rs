@@ -1,5 +1,8 @@
 //! Whether the destination holds what was read from the source.
 
+pub(crate) mod checksums;
+mod read_back;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
@@ -14,18 +17,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::checksums::{Checksums, sum};
-use crate::control::{Control, Order};
-use crate::destination::Destination;
 use crate::digests::Digests;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
+use crate::engine::pool::Pool;
+use crate::job::control::{Control, Order};
+use crate::job::rate_limit::RateLimit;
 use crate::moment::at;
-use crate::pool::Pool;
 use crate::progress::{Events, Progress, Teller};
-use crate::questions::Pace;
-use crate::rate_limit::RateLimit;
-use crate::read_back::{Expected, Piece, ReadBack, Side, Step};
-use crate::source::Source;
+use crate::survey::questions::Pace;
 use crate::zeros::is_zero;
+use checksums::{Checksums, sum};
+use read_back::{Expected, Piece, ReadBack, Side, Step};
 
 /// An answer that is waited for is no longer waited for after some time.
 const REFRESH: Duration = Duration::from_millis(100);

@@ -7,44 +7,47 @@
 mod alarm;
 pub(crate) mod answers;
 mod bytes;
-mod callers;
 pub(crate) mod connection_count;
-mod connections;
 pub(crate) mod connector;
 mod event_loop;
 pub(crate) mod handle;
 pub(crate) mod io;
+mod links;
 mod lock;
 pub(crate) mod measure;
 pub(crate) mod peer;
 mod queue;
 pub(crate) mod referral;
 pub(crate) mod request;
+mod requests;
 pub(crate) mod shared;
 mod stalls;
 mod transports;
+mod turns;
 pub(crate) mod waiter;
 
+use std::future::ready;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Waker;
-use std::time::Duration;
 
-use iscsi_pdu::Itt;
-use iscsi_session::{Notice, Output, Session, SessionError, TaskError, TransportError};
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use iscsi_pdu::{Cid, Itt, TargetAddress};
+use iscsi_session::{Notice, Output, Session, SessionError, SubmitError, TransportError};
 use tokio::time::Instant;
 use tracing::Span;
 
-use crate::driver::answers::Answers;
-use crate::driver::connector::{Connected, Connector, Reach};
+use crate::driver::connector::{Connected, Opening, Reach};
 use crate::driver::peer::Peer;
 use crate::driver::queue::Queue;
-use crate::driver::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
-use crate::driver::shared::{SessionPhase, Shared};
-use crate::error::Error;
-use crate::state::segment_limits::StartTrial;
-use transports::Transport;
+use crate::driver::referral::portal_at;
+use crate::driver::request::{Message, Outcome, Submission};
+use crate::driver::shared::{LoginResult, SessionPhase, Shared};
+use crate::error::{ConnectError, Error};
+use links::{Links, LoopCall};
+use requests::Requests;
+use transports::{Transport, span_of};
+
+/// The connection that a session begins with.
+const LEADING: Cid = Cid(0);
 
 /// A session with its connections.
 pub(crate) struct Driver {
@@ -53,89 +56,42 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     /// Around what is logged of the session: that of `shared`, which each request would have to fetch.
     span: Span,
+    inbox: Inbox,
+    reach: Reach,
+    links: Links,
+    /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
+    /// can turn it, and asked once a turn.
+    now: Instant,
+    event_loop: LoopCall,
+    requests: Requests,
+    ended: bool,
+}
+
+/// The messages for a driver.
+#[derive(Default)]
+struct Inbox {
     /// Number of messages that were announced and are not handled yet.
     told: usize,
     /// Memory for those that are acted on.
     messages: Vec<Message>,
     /// All handles are gone.
     orphaned: bool,
-    /// The largest command window that the tuners of all connections know of; `None` when one of them may know of none.
-    window: Option<u32>,
-    /// The connections, the leading one first.
-    transports: SmallVec<[Transport; 1]>,
-    /// Which of them sends first in this turn.
-    first: usize,
-    connector: Connector,
-    /// A connection to the portal of the URL that stands already.
-    reached: Option<Box<Connected>>,
-    /// How many connections the session shall have.
-    connections: u16,
-    /// Tries the path of a connection that stands still.
-    start_trial: Option<StartTrial>,
-    /// When the kernel is asked next what the connections wait for, as long as the driver is awake.
-    poll_due: Instant,
-    awake_until: Instant,
-    /// For how many [`POLL_INTERVAL`](measure::tuner::POLL_INTERVAL)s the next answer counts.
-    intervals: u32,
-    /// For how long requests had waited in their class when that was asked last.
-    waited_in_class: Duration,
-    /// The command data that had been moved when the kernel was asked last.
-    moved_at_poll: u64,
-    /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
-    /// can turn it, and asked once a turn.
-    now: Instant,
-    /// Wakes the event loop.
-    waker: Option<Waker>,
-    /// The event loop has something to do, or to wait for, that it does not know of.
-    calls_loop: bool,
-    /// When it wakes by itself.
-    loop_due: Option<Instant>,
-    pending: FxHashMap<Itt, Pending>,
-    /// Requests since the sockets were written to last.
-    unsent: usize,
-    answers: Answers,
-    ended: bool,
-}
-
-/// A request that the session has and has not finished with.
-struct Pending {
-    id: RequestId,
-    name: &'static str,
-    answer: Answer,
-    holds: Holds,
 }
 
 impl Driver {
     fn new(session: Session, peer: Peer, shared: Arc<Shared>, reach: Reach) -> Self {
         let now = Instant::now();
-        let Reach { connector, reached, connections, start_trial } = reach;
         Self {
             session,
             peer,
             span: shared.span.clone(),
             shared,
-            told: 0,
-            messages: Vec::new(),
-            orphaned: false,
-            window: None,
-            transports: SmallVec::with_capacity(connections.into()),
-            first: 0,
-            connector,
-            reached: reached.map(Box::new),
-            connections,
-            start_trial,
-            poll_due: now,
-            awake_until: now,
-            intervals: 1,
-            waited_in_class: Duration::ZERO,
-            moved_at_poll: 0,
+            inbox: Inbox::default(),
+            links: Links::new(reach.connections, now),
+            reach,
             now,
-            waker: None,
-            calls_loop: false,
-            loop_due: None,
-            pending: FxHashMap::default(),
-            unsent: 0,
-            answers: Answers::new(now),
+            event_loop: LoopCall::default(),
+            requests: Requests::new(now),
             ended: false,
         }
     }
@@ -153,14 +109,14 @@ impl Driver {
 
     /// Acts on the messages that have come, up to so many at once; says how many there were.
     fn obey_messages(&mut self, queue: &Queue) -> usize {
-        self.told = 0;
-        queue.take(&mut self.messages);
-        let count = self.messages.len();
+        self.inbox.told = 0;
+        queue.take(&mut self.inbox.messages);
+        let count = self.inbox.messages.len();
         if count > 0 {
-            self.answers.asked(count);
-            let mut messages = std::mem::take(&mut self.messages);
+            self.requests.answers.asked(count);
+            let mut messages = std::mem::take(&mut self.inbox.messages);
             messages.drain(..).for_each(|message| self.obey(message));
-            self.messages = messages;
+            self.inbox.messages = messages;
         }
         count
     }
@@ -168,53 +124,30 @@ impl Driver {
     fn obey(&mut self, message: Message) {
         match message {
             Message::Submit(submission) => self.submit(*submission),
-            Message::Cancel(id) => self.cancel(id),
+            Message::Cancel(id) => self.requests.cancel(id, &mut self.session, self.now),
             Message::Logout => self.session.logout(self.now()),
-            Message::Loss(loss) => self.hear_of_loss(loss),
-            Message::SlowTarget(bytes) => self.hear_of_slow_target(bytes),
-            Message::Read(answer) => self.tell(answer),
-        }
-    }
-
-    fn cancel(&mut self, id: RequestId) {
-        let found = self.pending.iter().find(|(_, pending)| pending.id == id);
-        let Some(itt) = found.map(|(itt, _)| *itt) else { return };
-        let was_sent = self.session.give_up(itt, self.now());
-        // What the unit never saw, it did not answer.
-        if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
-            pending.holds.listener = None;
+            Message::Loss(loss) => self.links.hear_of_loss(loss, &self.shared),
+            Message::SlowTarget(bytes) => {
+                self.links.hear_of_slow_target(bytes, &mut self.session, &self.shared);
+            }
+            Message::Read(answer) => self.links.tell(answer, &self.shared, self.now),
         }
     }
 
     fn submit(&mut self, submission: Submission) {
-        self.wake();
-        let Submission { id, request, holds } = submission;
-        if request.is_abandoned() {
-            return;
-        }
-        let name = request.name();
-        if holds.is_in_doubt() {
-            let cause = TaskError::Withdrawn;
-            return request.into_answer().fail(Error::Task { request: name, cause });
-        }
-        let now = self.now();
-        let (result, answer) = request.start(&mut self.session, now);
-        match result {
-            Ok(itt) => {
-                if holds.extent.is_some() {
-                    self.shared.unsettled.begin();
-                }
-                self.pending.insert(itt, Pending { id, name, answer, holds });
-                self.unsent += 1;
-            }
-            Err(iscsi_session::SubmitError::Closed) => answer.fail(Error::Closed),
-            Err(why) => answer.fail(why.into()),
-        }
+        self.links.wake(&self.shared, self.now);
+        self.requests.start(submission, &mut self.session, &self.shared, self.now);
+    }
+
+    /// Passes the end of a request on to its caller.
+    fn answer(&mut self, itt: Itt, outcome: Outcome) {
+        let of = (&*self.shared, &self.peer);
+        self.requests.end(itt, outcome, &mut self.session, of, self.now);
     }
 
     /// Does and passes on all that the session wants done and passed on.
     fn dispatch(&mut self) {
-        self.note_window();
+        self.links.note_window(&self.session, &self.shared);
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Connect { cid, address } => self.open(cid, address),
@@ -238,7 +171,7 @@ impl Driver {
         if let Notice::Redirected { permanent, .. } = notice {
             self.shared.is_redirected(*permanent);
         }
-        self.shared.notices.announce(notice);
+        self.shared.course.notices.announce(notice);
     }
 
     /// When this turn began, for the session.
@@ -246,42 +179,13 @@ impl Driver {
         self.now.into_std()
     }
 
-    /// Passes the end of a request on to its caller.
-    fn answer(&mut self, itt: Itt, outcome: Outcome) {
-        let Some(Pending { name, answer, mut holds, .. }) = self.pending.remove(&itt) else {
-            return;
-        };
-        self.answers.given();
-        if let (Some(listener), Outcome::Command(result)) = (&mut holds.listener, &outcome)
-            && listener.ended(result)
-        {
-            self.withdraw_doubtful();
-        }
-        match holds.extent {
-            Some(extent) if outcome.is_unsettled() => self.shared.unsettled.put(extent),
-            Some(_) => self.shared.unsettled.end(),
-            None => {}
-        }
-        answer.give(outcome, |why| self.peer.explain_task(name, why));
-    }
-
-    /// Takes back what is not on its way yet and must not be sent before its unit has been asked which
-    /// one it is.
-    fn withdraw_doubtful(&mut self) {
-        let doubtful = self.pending.iter().filter(|(_, pending)| pending.holds.is_in_doubt());
-        let mut doubtful: Vec<_> = doubtful.map(|(itt, _)| *itt).collect();
-        doubtful.sort_unstable();
-        let now = self.now();
-        doubtful.into_iter().for_each(|itt| self.session.withdraw(itt, now));
-    }
-
     fn end(&mut self, result: Result<(), SessionError>) {
         let result = result.map_err(|cause| self.peer.explain(cause, false));
         if let Some(reopening) = self.session.reopening() {
-            self.shared.reopening.get_or_init(|| reopening);
+            self.shared.course.reopening.get_or_init(|| reopening);
         }
-        self.shared.phase.set(SessionPhase::Ended(result));
-        self.shared.notices.end();
+        self.shared.course.phase.set(SessionPhase::Ended(result));
+        self.shared.course.notices.end();
         self.ended = true;
     }
 
@@ -291,15 +195,163 @@ impl Driver {
         if self.ended {
             return;
         }
-        let pending = std::mem::take(&mut self.pending);
-        let extents = pending.values().filter_map(|pending| pending.holds.extent.as_ref());
-        extents.for_each(|extent| self.shared.unsettled.put(Arc::clone(extent)));
-        self.shared.phase.set(SessionPhase::Ended(Err(Error::Closed)));
-        self.shared.notices.end();
+        self.requests.leave_unsettled(&self.shared);
+        self.shared.course.phase.set(SessionPhase::Ended(Err(Error::Closed)));
+        self.shared.course.notices.end();
         self.ended = true;
-        for Pending { name, answer, .. } in pending.into_values() {
-            let cause = TransportError::Io("the task of its session has ended".to_owned()).into();
-            answer.fail(self.peer.explain_task(name, TaskError::Session { cause, sent: true }));
+        self.requests.fail(&self.peer);
+    }
+}
+
+/// Its connections: the one it begins with, those that join it, and their ends.
+impl Driver {
+    /// Opens a connection. Those that join go where the leading one is.
+    fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
+        let is_first = cid == LEADING && address.is_none();
+        let (portal, referral) = match (cid, address) {
+            (LEADING, address) => {
+                self.peer.turn_to(address);
+                (self.peer.portal().clone(), self.peer.referral())
+            }
+            (_, Some(address)) => (address, Some(self.peer.redirection())),
+            (_, None) => (self.peer.portal().clone(), self.peer.referral()),
+        };
+        let opening = match self.reach.reached.take().filter(|_| is_first) {
+            Some(connected) => Box::pin(ready(Ok(*connected))) as Opening,
+            None => self.reach.connector.open(portal, referral),
+        };
+        self.links.transports.push(Transport::new(cid, opening));
+        self.event_loop.is_called = true;
+    }
+
+    /// A transport connection stands, or could not be made.
+    fn opened(&mut self, cid: Cid, result: Result<Connected, ConnectError>) {
+        match result {
+            Ok(connected) => {
+                if cid == LEADING {
+                    self.peer.reached();
+                    self.followed(connected.1.address());
+                }
+                self.session.handle_connected(cid, self.now());
+                if let Some(transport) = self.links.find(cid) {
+                    transport.stand(connected);
+                }
+                self.links.limit_requests(&mut self.session, &self.shared, self.now);
+            }
+            Err(why) => {
+                self.remove(cid);
+                let error = TransportError::Connect(why.to_string());
+                if cid == LEADING {
+                    self.peer.not_reached(why);
+                }
+                self.session.handle_disconnected(cid, error, self.now());
+            }
+        }
+    }
+
+    /// The leading connection has followed a redirection, if there was one.
+    fn followed(&self, address: SocketAddr) {
+        let Some(referral) = self.peer.referral() else { return };
+        let note = referral.note(self.peer.portal(), address);
+        if let Some(note) = &note {
+            tracing::warn!("{note}");
+        }
+        self.shared.redirected(&portal_at(address), note);
+    }
+
+    /// Closes a connection as the session wants it.
+    fn close(&mut self, cid: Cid, abortive: bool) {
+        if let Some(transport) = self.remove(cid) {
+            if let Some(tuner) = transport.tuner() {
+                self.peer.left(tuner.address().ip());
+            }
+            transport.close(abortive);
+        }
+    }
+
+    /// The connection is gone; the session decides what that means.
+    fn lose(&mut self, cid: Cid, why: TransportError) {
+        self.session.handle_disconnected(cid, why, self.now());
+    }
+
+    /// The session goes on without a connection.
+    fn lost(&mut self, cid: Cid, why: &SessionError) {
+        self.remove(cid);
+        span_of(cid).in_scope(|| self.remark(&format!("a connection of the session ended: {why}")));
+    }
+
+    /// A connection has reached full feature phase.
+    fn logged_in(&mut self, cid: Cid) {
+        if let Some(transport) = self.links.find(cid) {
+            transport.is_logged_in = true;
+            if let Some(agreed) = self.session.negotiated_on(cid) {
+                transport.tune(|socket, tuner| tuner.agreed(socket, agreed));
+                self.links.window = None;
+            }
+        }
+        self.count_open();
+        if cid == LEADING {
+            self.begin();
+        }
+    }
+
+    /// The session stands: requests flow from now on, and further connections join as they can.
+    fn begin(&mut self) {
+        if let Some(negotiated) = self.session.negotiated().cloned() {
+            self.add_connections(negotiated.max_connections);
+            // The leading connection logs in once.
+            let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
+            let leading = self.links.transports.iter().find(|transport| transport.cid == LEADING);
+            let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
+            drop(self.shared.course.terms.set(LoginResult { negotiated, portal, address, tsih }));
+        }
+        self.links.note_window(&self.session, &self.shared);
+        self.shared.course.phase.set(SessionPhase::LoggedIn);
+    }
+
+    /// Asks for all connections that the target agrees to, at once.
+    fn add_connections(&mut self, agreed: u16) {
+        for cid in (1..self.reach.connections.min(agreed)).map(Cid) {
+            match self.session.add_connection(cid, self.now()) {
+                Ok(()) => {}
+                Err(error @ SubmitError::NoTsih) => self.remark(&error.to_string()),
+                // A session that is already asked to log out needs none.
+                Err(error) => tracing::debug!(%cid, %error, "a connection is not added"),
+            }
+        }
+        if agreed < self.reach.connections {
+            let wanted = self.reach.connections;
+            self.remark(&format!(
+                "the target agrees to {agreed} of {wanted} connections in a session (MaxConnections)"
+            ));
+        }
+    }
+
+    /// Tells why the session has fewer connections than it should.
+    fn remark(&self, reason: &str) {
+        tracing::warn!("{reason}");
+        self.shared.with_connections(|connections| connections.remark(reason));
+    }
+
+    fn remove(&mut self, cid: Cid) -> Option<Transport> {
+        let at = self.links.transports.iter().position(|transport| transport.cid == cid)?;
+        let transport = self.links.transports.remove(at);
+        self.count_open();
+        Some(transport)
+    }
+
+    fn count_open(&self) {
+        let open = self.links.transports.iter().filter(|transport| transport.is_logged_in).count();
+        let open = u32::try_from(open).unwrap_or(u32::MAX);
+        self.shared.with_connections(|connections| connections.open = open);
+    }
+
+    /// Looks what each connection waits for, and gives those up that stand still on a path that swallows long packets.
+    fn poll_kernel(&mut self) {
+        let has_requests = self.requests.len() > 0;
+        self.links.poll_kernel(&mut self.session, &self.shared, has_requests, self.now);
+        for (cid, why) in self.links.stalled(&self.reach, self.session.awaited_data()) {
+            self.lose(cid, why);
         }
     }
 }

@@ -7,7 +7,6 @@ mod connect;
 mod fault;
 mod kind;
 mod login;
-pub(crate) mod outlook;
 mod phrase;
 pub(crate) mod sense;
 mod session;
@@ -390,11 +389,15 @@ impl Error {
 
     /// Whether the unit is not served this way to it, while it may be another way.
     pub(crate) fn is_of_path(&self) -> bool {
-        let leads_elsewhere = matches!(
+        self.leads_elsewhere() || self.sense().is_some_and(sense::is_of_path)
+    }
+
+    /// Whether another unit was found where this one was to be.
+    const fn leads_elsewhere(&self) -> bool {
+        matches!(
             self,
             Self::DifferentUnits { .. } | Self::UnprovenUnit { .. } | Self::BlockSizeChanged { .. }
-        );
-        leads_elsewhere || self.sense().is_some_and(sense::is_of_path)
+        )
     }
 
     /// Whether it is about the way to the unit, and no word of the unit about the command.
@@ -409,15 +412,18 @@ impl Error {
 
     /// The end of an attempt that this error stands for.
     pub(crate) fn end(&self) -> End {
-        match self {
-            Self::CheckCondition { sense, .. } => End::of_sense(sense),
-            Self::Status { status, .. } => End::of_status(*status, None),
-            Self::Task { cause, .. } => End::of_failure(cause),
-            Self::Session(_) | Self::Closed => End::SessionLost,
-            Self::DifferentUnits { .. }
-            | Self::UnprovenUnit { .. }
-            | Self::BlockSizeChanged { .. } => End::OtherUnit,
-            _ => End::Refused,
+        if let Self::CheckCondition { sense, .. } = self {
+            End::of_sense(sense)
+        } else if let Self::Status { status, .. } = self {
+            End::of_status(*status, None)
+        } else if let Self::Task { cause, .. } = self {
+            End::of_failure(cause)
+        } else if self.is_of_session() {
+            End::SessionLost
+        } else if self.leads_elsewhere() {
+            End::OtherUnit
+        } else {
+            End::Refused
         }
     }
 

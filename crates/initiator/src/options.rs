@@ -50,16 +50,29 @@ pub struct Options {
     pub(crate) tuning: Tuning,
     pub(crate) connections: u16,
     pub(crate) sessions: Sessions,
+    pub(crate) waits: Waits,
+    pub(crate) in_flight: InFlight,
+    pub(crate) class: Option<TrafficClass>,
+    pub(crate) reservation_key: ReservationKey,
+    pub(crate) advanced: Advanced,
+}
+
+/// How long requests and disks wait for a target, and for its changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
     pub(crate) retry_timeout: Duration,
     pub(crate) on_retry_timeout: OnRetryTimeout,
     pub(crate) open_timeout: Duration,
     pub(crate) poll: Option<Duration>,
-    pub(crate) max_requests: usize,
-    pub(crate) max_bytes_in_flight: usize,
-    pub(crate) max_transfer: usize,
-    pub(crate) class: Option<TrafficClass>,
-    pub(crate) reservation_key: ReservationKey,
-    pub(crate) advanced: Advanced,
+}
+
+/// The most that may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) requests: usize,
+    pub(crate) bytes: usize,
+    /// Of one command of a disk.
+    pub(crate) transfer: usize,
 }
 
 impl Default for Options {
@@ -75,13 +88,13 @@ impl Default for Options {
             tuning: Tuning::default(),
             connections: 1,
             sessions: Sessions::default(),
-            retry_timeout: Duration::from_secs(300),
-            on_retry_timeout: OnRetryTimeout::default(),
-            open_timeout: Duration::ZERO,
-            poll: None,
-            max_requests: 1024,
-            max_bytes_in_flight: 64 << 20,
-            max_transfer: 1 << 20,
+            waits: Waits {
+                retry_timeout: Duration::from_secs(300),
+                on_retry_timeout: OnRetryTimeout::default(),
+                open_timeout: Duration::ZERO,
+                poll: None,
+            },
+            in_flight: InFlight { requests: 1024, bytes: 64 << 20, transfer: 1 << 20 },
             class: None,
             reservation_key: ReservationKey::NONE,
             advanced: Advanced::default(),
@@ -167,7 +180,7 @@ impl Options {
     ))]
     #[must_use]
     pub const fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
-        self.retry_timeout = retry_timeout;
+        self.waits.retry_timeout = retry_timeout;
         self
     }
 
@@ -176,7 +189,7 @@ impl Options {
     #[doc(alias = "queue_if_no_path")]
     #[must_use]
     pub const fn with_on_retry_timeout(mut self, on_retry_timeout: OnRetryTimeout) -> Self {
-        self.on_retry_timeout = on_retry_timeout;
+        self.waits.on_retry_timeout = on_retry_timeout;
         self
     }
 
@@ -190,7 +203,7 @@ impl Options {
     #[doc(alias("retry", "timeout", "wait"))]
     #[must_use]
     pub const fn with_open_timeout(mut self, open_timeout: Duration) -> Self {
-        self.open_timeout = open_timeout;
+        self.waits.open_timeout = open_timeout;
         self
     }
 
@@ -206,7 +219,7 @@ impl Options {
     #[doc(alias("keepalive", "path checker"))]
     #[must_use]
     pub const fn with_poll(mut self, interval: Option<Duration>) -> Self {
-        self.poll = interval;
+        self.waits.poll = interval;
         self
     }
 
@@ -215,7 +228,7 @@ impl Options {
     #[doc(alias("queue depth", "concurrency"))]
     #[must_use]
     pub const fn with_max_requests(mut self, max_requests: usize) -> Self {
-        self.max_requests = max_requests;
+        self.in_flight.requests = max_requests;
         self
     }
 
@@ -224,7 +237,7 @@ impl Options {
     #[doc(alias = "memory")]
     #[must_use]
     pub const fn with_max_bytes_in_flight(mut self, max_bytes_in_flight: usize) -> Self {
-        self.max_bytes_in_flight = max_bytes_in_flight;
+        self.in_flight.bytes = max_bytes_in_flight;
         self
     }
 
@@ -232,7 +245,7 @@ impl Options {
     /// requests are split. The limit that the unit reports (VPD page B0) applies as well.
     #[must_use]
     pub const fn with_max_transfer(mut self, max_transfer: usize) -> Self {
-        self.max_transfer = max_transfer;
+        self.in_flight.transfer = max_transfer;
         self
     }
 
@@ -279,19 +292,19 @@ impl Options {
     /// [`with_retry_timeout`](Self::with_retry_timeout).
     #[must_use]
     pub const fn retry_timeout(&self) -> Duration {
-        self.retry_timeout
+        self.waits.retry_timeout
     }
 
     /// Returns the time limit to open something: see [`with_open_timeout`](Self::with_open_timeout).
     #[must_use]
     pub const fn open_timeout(&self) -> Duration {
-        self.open_timeout
+        self.waits.open_timeout
     }
 
     /// Returns the total size of the buffers of requests in flight, in bytes.
     #[must_use]
     pub const fn max_bytes_in_flight(&self) -> usize {
-        self.max_bytes_in_flight
+        self.in_flight.bytes
     }
 
     /// More crowd out others on the link.
@@ -313,13 +326,13 @@ impl Options {
 
     /// `max_requests` within its range.
     pub(crate) fn requests(&self) -> usize {
-        self.max_requests.clamp(1, Self::MAX_REQUESTS)
+        self.in_flight.requests.clamp(1, Self::MAX_REQUESTS)
     }
 
     /// `poll` within its range, where the URL may say otherwise, in seconds.
     pub(crate) fn poll_interval(&self, of_url: Option<u32>) -> Option<Duration> {
         let of_url = of_url.map(|seconds| Duration::from_secs(seconds.into()));
-        let interval = of_url.or(self.poll).filter(|interval| !interval.is_zero());
+        let interval = of_url.or(self.waits.poll).filter(|interval| !interval.is_zero());
         interval.map(|interval| interval.clamp(Self::MIN_POLL, MAX_TIME))
     }
 
@@ -327,7 +340,7 @@ impl Options {
     pub(crate) fn policy(&self, retry_timeout: Option<Duration>) -> RequestPolicy {
         let reservation_key = Some(self.reservation_key).filter(|key| !key.is_none());
         RequestPolicy {
-            patience: retry_timeout.unwrap_or(self.retry_timeout),
+            patience: retry_timeout.unwrap_or(self.waits.retry_timeout),
             retry: self.advanced.retry_pauses,
             hedge: self.advanced.hedge.in_range(),
             reservation_key,

@@ -149,12 +149,12 @@ impl Session {
 
     /// The unit that the URL names.
     pub(crate) fn named_lun(&self) -> Option<Lun> {
-        self.shared.lun
+        self.shared.named.lun
     }
 
     /// The serial number that the URL insists on for that unit.
     pub(crate) fn expected_serial_number(&self) -> Option<&str> {
-        self.shared.serial_number.as_deref()
+        self.shared.named.serial_number.as_deref()
     }
 
     /// What is known of a unit; the same for all its handles.
@@ -169,7 +169,7 @@ impl Session {
 
     /// What is being written to a unit, and its flushes, over this session or another one of the initiator.
     pub(crate) fn shared_of(&self, lun: Lun, profile: &Profile) -> (RangeLocks, Arc<UnitFlushes>) {
-        self.shared.unit_registry.of(profile, self.target(), lun)
+        self.shared.units.registry.of(profile, self.target(), lun)
     }
 
     /// Asks the target for its own addresses (SendTargets, RFC 7143 appendix C).
@@ -223,18 +223,18 @@ impl Session {
 
     /// Returns the parameters that were negotiated at login.
     pub fn negotiated(&self) -> Negotiated {
-        self.shared.terms.get().map(|terms| terms.negotiated.clone()).unwrap_or_default()
+        self.shared.course.terms.get().map(|terms| terms.negotiated.clone()).unwrap_or_default()
     }
 
     /// Returns the portal of the session. After a redirection it differs from the portal in the
     /// URL.
     pub fn portal(&self) -> Option<&TargetAddress> {
-        self.shared.terms.get().map(|terms| &terms.portal)
+        self.shared.course.terms.get().map(|terms| &terms.portal)
     }
 
     /// Returns the target's name; `None` in a discovery session.
     pub fn target(&self) -> Option<&IscsiName> {
-        self.shared.target.as_ref()
+        self.shared.named.target.as_ref()
     }
 
     /// The URL of the target, without credentials, unit and options: `iscsi://host:port/name`; of the portal alone in
@@ -264,7 +264,7 @@ impl Session {
     /// Subscribes to later announcements of the target, until the session ends.
     #[doc(alias("async message", "events"))]
     pub fn notices(&self) -> Notices {
-        self.shared.notices.subscribe()
+        self.shared.course.notices.subscribe()
     }
 
     /// Returns the counters of the session since its login. Do not call it from a subscriber of
@@ -330,7 +330,7 @@ impl Session {
 
     /// Returns whether the session accepts requests.
     pub fn is_open(&self) -> bool {
-        matches!(self.shared.phase.get(), SessionPhase::LoggedIn)
+        matches!(self.shared.course.phase.get(), SessionPhase::LoggedIn)
     }
 
     /// Ends the session in order (RFC 7143 §11.14): refuses new requests, waits for those in
@@ -355,17 +355,17 @@ impl Session {
 
     /// The length that suits a write of a disk, in bytes.
     pub(crate) fn longest_write(&self) -> u64 {
-        self.shared.longest_write.load(Ordering::Relaxed)
+        self.shared.lengths.write.load(Ordering::Relaxed)
     }
 
     /// The length that suits a read of a disk, in bytes.
     pub(crate) fn longest_read(&self) -> u64 {
-        self.shared.longest_read.load(Ordering::Relaxed)
+        self.shared.lengths.read.load(Ordering::Relaxed)
     }
 
     /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
     pub(crate) fn limit_of_slow_target(&self) -> Option<u64> {
-        let bytes = self.shared.limit_of_slow_target.load(Ordering::Relaxed);
+        let bytes = self.shared.lengths.of_slow_target.load(Ordering::Relaxed);
         Some(bytes).filter(|bytes| *bytes < u64::MAX)
     }
 
@@ -386,7 +386,7 @@ impl Session {
 
     /// When the session is lost, what it was writing stays taken until [`settle`](Self::settle).
     pub(crate) fn keep_unsettled(&self) {
-        self.shared.unsettled.keep();
+        self.shared.units.unsettled.keep();
     }
 
     /// Another session over the same link has met so much loss, 0 to 1.
@@ -398,38 +398,38 @@ impl Session {
     /// Whether the target can be relied on to drop this session when its login comes again
     /// (RFC 7143 §6.3.5): not where it gave the session no TSIH.
     pub(crate) fn is_reinstated_by_login(&self) -> bool {
-        self.shared.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
+        self.shared.course.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
     }
 
     /// Whether the target has finished with every write of a [`Disk`](crate::Disk) that it was sent over
     /// the session.
     pub(crate) fn is_settled(&self) -> bool {
-        self.shared.unsettled.is_settled()
+        self.shared.units.unsettled.is_settled()
     }
 
     /// Whether a write waits for what the session left behind.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.shared.unsettled.is_waited_for()
+        self.shared.units.unsettled.is_waited_for()
     }
 
     /// The tag of the portal group that the session is with, if the target has stated it
     /// (RFC 7143 §13.9).
     pub(crate) fn portal_group(&self) -> Option<u16> {
-        self.shared.terms.get()?.negotiated.target_portal_group_tag
+        self.shared.course.terms.get()?.negotiated.target_portal_group_tag
     }
 
     /// The target has finished with what the session left behind.
     pub(crate) fn settle(&self) {
-        self.shared.unsettled.settle();
+        self.shared.units.unsettled.settle();
     }
 
     /// The shortest time from the end of the session to a reconnect (RFC 7143 §7.4).
     pub(crate) fn time2wait(&self) -> Duration {
         let agreed = || {
-            let terms = self.shared.terms.get()?;
+            let terms = self.shared.course.terms.get()?;
             Some(Duration::from_secs(terms.negotiated.default_time2wait.into()))
         };
-        let told = self.shared.reopening.get().map(|reopening| reopening.time2wait);
+        let told = self.shared.course.reopening.get().map(|reopening| reopening.time2wait);
         told.or_else(agreed).unwrap_or_default()
     }
 
@@ -445,12 +445,12 @@ impl Session {
 
     /// Where the leading connection led.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.shared.terms.get().and_then(|terms| terms.address)
+        self.shared.course.terms.get().and_then(|terms| terms.address)
     }
 
     /// What is done about requests that end badly or are late, by the options and the URL.
     pub(crate) fn policy(&self) -> &RequestPolicy {
-        &self.shared.policy
+        &self.shared.rules.policy
     }
 
     /// It is a path of a disk, so the class of that rules how fast its connections send.
@@ -460,27 +460,27 @@ impl Session {
 
     /// The most bytes of one command, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
-        self.shared.max_transfer
+        self.shared.rules.max_transfer
     }
 
     /// Number of concurrent requests with buffers of `bytes` bytes that the options allow.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
-        self.shared.budget.max_of(bytes)
+        self.shared.budgets.requests.max_of(bytes)
     }
 
     /// The limit of bytes in flight, which several sessions may share.
     pub(crate) fn budget(&self) -> &Budget {
-        &self.shared.budget
+        &self.shared.budgets.requests
     }
 
     /// Waits for room for a request with buffers of `bytes`.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
-        self.shared.budget.reserve(bytes).await
+        self.shared.budgets.requests.reserve(bytes).await
     }
 
     /// What a request to the session itself holds: its place, and no memory.
     async fn holds(&self) -> Result<Holds, Error> {
-        let permit = self.shared.session_requests.reserve(0).await?;
+        let permit = self.shared.budgets.of_session.reserve(0).await?;
         Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None, heeds_doubts: false })
     }
 
@@ -504,5 +504,12 @@ impl Session {
         });
         // Others may hand theirs over meanwhile.
         (begun, waiter.sent())
+    }
+
+    /// What is wrong on the path, if segments are kept short because of it.
+    pub(crate) fn path_note(&self) -> Option<String> {
+        let limit = self.shared.basis()?.measurement.segment_limit?;
+        let portal = self.portal().map(portal_name).unwrap_or_default();
+        Some(limit.explain(&portal))
     }
 }

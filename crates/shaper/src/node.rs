@@ -28,16 +28,28 @@ pub(crate) struct Node {
     pub(crate) depth: usize,
     pub(crate) rate: Bucket,
     pub(crate) ceil: Bucket,
-    /// What it owes to its siblings for what it has lent itself, or its descendants.
-    pub(crate) guaranteed: Deficit,
-    /// The same for what was borrowed from above.
-    pub(crate) borrowed: Deficit,
+    debts: Debts,
     pub(crate) queue: Queue,
     /// When it may send, in the election that is held.
     pub(crate) turn: Option<Turn>,
     /// The last election in which it, or a class below it, stood.
     pub(crate) election: u64,
     pub(crate) statistics: Statistics,
+}
+
+/// What a class owes to its siblings.
+#[derive(Clone, Copy, Debug, Default)]
+struct Debts {
+    /// For what it has lent itself, or its descendants.
+    guaranteed: Deficit,
+    /// For what was borrowed from above.
+    borrowed: Deficit,
+}
+
+impl Debts {
+    fn of(&mut self, is_borrowed: bool) -> &mut Deficit {
+        if is_borrowed { &mut self.borrowed } else { &mut self.guaranteed }
+    }
 }
 
 impl Node {
@@ -50,8 +62,7 @@ impl Node {
             depth: parent.map_or(0, |parent| parent.depth + 1),
             rate: Bucket::new(class.rate, class.depth(), now),
             ceil: Bucket::new(class.ceil, class.ceil_depth(), now),
-            guaranteed: Deficit::default(),
-            borrowed: Deficit::default(),
+            debts: Debts::default(),
             queue: Queue::default(),
             turn: None,
             election: 0,
@@ -81,32 +92,29 @@ impl Node {
 
     /// How long the round of its parent is until it has the turn.
     pub(crate) fn until_turn(&self, is_borrowed: bool) -> u128 {
-        let deficit = if is_borrowed { self.borrowed } else { self.guaranteed };
+        let Debts { guaranteed, borrowed } = self.debts;
+        let deficit = if is_borrowed { borrowed } else { guaranteed };
         deficit.until_turn(self.class.share())
     }
 
     /// A round of its parent goes by.
     pub(crate) fn pay(&mut self, round: u128, is_borrowed: bool) {
         let weight = self.class.share();
-        self.deficit(is_borrowed).pay(round, weight);
+        self.debts.of(is_borrowed).pay(round, weight);
     }
 
     /// It has sent so many bytes, which its siblings have not.
     pub(crate) fn owe(&mut self, bytes: u64, is_borrowed: bool) {
-        self.deficit(is_borrowed).owe(bytes);
+        self.debts.of(is_borrowed).owe(bytes);
     }
 
     /// A request of so many bytes, for which it owes, has moved another number of them.
     pub(crate) fn correct_debt(&mut self, bytes: u64, moved: u64, is_borrowed: bool) {
-        let deficit = self.deficit(is_borrowed);
+        let deficit = self.debts.of(is_borrowed);
         if moved > bytes {
             deficit.owe(moved - bytes);
         } else {
             deficit.forgive(bytes - moved, bytes);
         }
-    }
-
-    fn deficit(&mut self, is_borrowed: bool) -> &mut Deficit {
-        if is_borrowed { &mut self.borrowed } else { &mut self.guaranteed }
     }
 }

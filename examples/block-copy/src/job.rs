@@ -40,7 +40,7 @@ use crate::plan::CopyPlan;
 use crate::progress::say;
 use crate::ranges;
 use crate::reach::Reach;
-use crate::report::{Report, cpu_time};
+use crate::report::{Links, Report, cpu_time};
 use crate::shared_class::SharedClass;
 use crate::side::Side;
 use crate::span::Span;
@@ -340,7 +340,7 @@ impl<'a> Job<'a> {
         };
         limits.explain(&mut diagnoses);
         let verified = match result {
-            Ok(unverified) => self.verify(unverified, progress.done, stop).await,
+            Ok(unverified) => unverified.verify(self, progress.done, stop).await,
             Err(error) => Err(error),
         };
         let verified = match verified {
@@ -349,10 +349,7 @@ impl<'a> Job<'a> {
         };
         let is_verified = matches!(verified, Ok(true)) && unreadable.is_empty();
         let complete = verified.and_then(|_| self.all_read(&unreadable));
-        let report = Report {
-            progress,
-            unreadable,
-            time,
+        let links = Links {
             round_trip,
             reaches: self.ends.units().map(|unit| self.reach(unit)).collect(),
             queue_depth: self.queue_depth(),
@@ -360,6 +357,12 @@ impl<'a> Job<'a> {
             plan_json,
             diagnoses,
             retries: self.ends.units().map(UnitEnd::retries).sum(),
+        };
+        let report = Report {
+            progress,
+            unreadable,
+            time,
+            links,
             is_delta: self.digests.is_some(),
             passes,
             verified: is_verified,

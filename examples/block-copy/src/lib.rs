@@ -68,5 +68,5 @@ pub use iscsi_examples_common::{command_line, log, output, standard_output, stop
 pub use job::{Verified, run, verify};
 pub use jobs::{JobResult, JobsArgs, run_jobs};
 pub use refusal::Refusal;
-pub use report::Report;
+pub use report::{Links, Report};
 pub use stop::Stop;

@@ -25,21 +25,8 @@ pub struct Report {
     pub unreadable: RangeSet,
     /// From the first read to the end of the flush, or to the failure.
     pub time: Duration,
-    /// The smallest round-trip time before the copy: to the destination, or else to the source;
-    /// `None` without a unit.
-    pub round_trip: Option<Duration>,
-    /// The sessions of each unit at the end: the destination first.
-    pub reaches: Vec<Reach>,
-    /// Writes, or reads, in flight, as planned at the end.
-    pub queue_depth: usize,
-    /// The decisions, and their reasons.
-    pub plan: CopyPlan,
-    /// The plan with its ends, for programs.
-    pub plan_json: Value,
-    /// The limiters of a connection of each end.
-    pub diagnoses: Vec<(Side, Diagnosis)>,
-    /// Commands that were sent again.
-    pub retries: u64,
+    /// How the units were reached.
+    pub links: Links,
     /// Whether blocks that the destination had, by their digests, were left out.
     pub is_delta: bool,
     /// The report of each pass over a source in use.
@@ -58,6 +45,26 @@ pub struct Report {
     /// The contents of the destination before the copy: a partition table, file systems and the like. `None` where
     /// nothing was recognised, or it was not looked at, as what is there is of an earlier run.
     pub destination_held: Option<String>,
+}
+
+/// How the units of a copy were reached, and what limited them.
+#[derive(Clone, Debug)]
+pub struct Links {
+    /// The smallest round-trip time before the copy: to the destination, or else to the source;
+    /// `None` without a unit.
+    pub round_trip: Option<Duration>,
+    /// The sessions of each unit at the end: the destination first.
+    pub reaches: Vec<Reach>,
+    /// Writes, or reads, in flight, as planned at the end.
+    pub queue_depth: usize,
+    /// The decisions, and their reasons.
+    pub plan: CopyPlan,
+    /// The plan with its ends, for programs.
+    pub plan_json: Value,
+    /// The limiters of a connection of each end.
+    pub diagnoses: Vec<(Side, Diagnosis)>,
+    /// Commands that were sent again.
+    pub retries: u64,
 }
 
 impl Report {
@@ -79,20 +86,20 @@ impl Report {
 
     /// Returns the number of sessions that were lost and reconnected.
     pub fn reconnects(&self) -> u64 {
-        self.reaches.iter().map(|reach| reach.spread.reopened).sum()
+        self.links.reaches.iter().map(|reach| reach.spread.reopened).sum()
     }
 
     /// Removes the notes on trouble with sessions, for output where the log has shown them already:
     /// [`log::has_warnings`](crate::log::has_warnings).
     #[must_use]
     pub fn without_notes(mut self) -> Self {
-        self.reaches = self.reaches.into_iter().map(Reach::without_notes).collect();
+        self.links.reaches = self.links.reaches.into_iter().map(Reach::without_notes).collect();
         self
     }
 
     /// The report for programs, of a copy that succeeded; [`Failure`](crate::Failure) has the other.
     pub fn to_json(&self) -> Value {
-        let reach = self.reaches.first();
+        let reach = self.links.reaches.first();
         let spread = reach.map(|reach| &reach.spread);
         let mut object = json!({
             "bytes": self.progress.done,
@@ -107,19 +114,19 @@ impl Report {
             }).collect::<Vec<_>>(),
             "seconds": self.time.as_secs_f64(),
             "goodput_mbit_per_s": self.goodput(),
-            "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
+            "rtt_ms": self.links.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
             "sessions": spread.map_or(0, |spread| spread.sessions),
             "sessions_peak": spread.map_or(0, |spread| spread.peak),
             "sessions_reason": spread.map(|spread| spread.reason.as_str()),
-            "notes": self.reaches.iter().flat_map(Reach::notes).chain(self.notes.clone()).collect::<Vec<_>>(),
+            "notes": self.links.reaches.iter().flat_map(Reach::notes).chain(self.notes.clone()).collect::<Vec<_>>(),
             "destination_held": self.destination_held,
-            "portals": self.reaches.iter().map(Reach::portals_to_json).collect::<Vec<_>>(),
+            "portals": self.links.reaches.iter().map(Reach::portals_to_json).collect::<Vec<_>>(),
             "connections": reach.map_or(0, |reach| reach.connections.open),
-            "queue_depth": self.queue_depth,
-            "io_size_bytes": self.plan.io_size.value,
-            "plan": self.plan_json,
-            "diagnosis": self.diagnoses.iter().map(to_json).collect::<Vec<_>>(),
-            "retries": self.retries,
+            "queue_depth": self.links.queue_depth,
+            "io_size_bytes": self.links.plan.io_size.value,
+            "plan": self.links.plan_json,
+            "diagnosis": self.links.diagnoses.iter().map(to_json).collect::<Vec<_>>(),
+            "retries": self.links.retries,
             "reconnects": self.reconnects(),
             "verified": self.verified,
             "source_changed": self.source_changed,
@@ -147,7 +154,7 @@ impl Report {
 
     /// What limited the copy most: of two units the one that had to wait least for the other.
     fn limited_by(&self) -> Option<String> {
-        let foremost = self.diagnoses.iter().filter_map(|(side, diagnosis)| {
+        let foremost = self.links.diagnoses.iter().filter_map(|(side, diagnosis)| {
             let finding = diagnosis.foremost()?;
             Some((*side, finding))
         });
@@ -160,7 +167,7 @@ impl Report {
             // Nothing was asked of the unit: the other end was slower.
             (Limiter::Source, Side::Source) => Side::Destination.to_string(),
             (Limiter::Source, Side::Destination) => Side::Source.to_string(),
-            (limiter, side) if self.diagnoses.len() > 1 => format!("{limiter} ({side})"),
+            (limiter, side) if self.links.diagnoses.len() > 1 => format!("{limiter} ({side})"),
             (limiter, _) => limiter.to_string(),
         };
         Some(format!("limited by: {name}, {:.0}% of the time", finding.share * 100.0))
@@ -186,8 +193,8 @@ impl fmt::Display for Report {
             write!(f, ", {} written again", Size(lost))?;
         }
         // A unit asks for it at each login, which is nothing that people could change.
-        if self.retries > 0 && f.alternate() {
-            write!(f, ", {} sent again", counted(self.retries, "command", "commands"))?;
+        if self.links.retries > 0 && f.alternate() {
+            write!(f, ", {} sent again", counted(self.links.retries, "command", "commands"))?;
         }
         f.write_str(if self.verified { ", read back equal" } else { "" })?;
         if let Some(passes) = &self.passes {
@@ -199,13 +206,14 @@ impl fmt::Display for Report {
         if !f.alternate() {
             self.limited_by().map_or(Ok(()), |limit| write!(f, "\n{limit} (-v explains it)"))?;
             return self
+                .links
                 .reaches
                 .iter()
                 .flat_map(Reach::notes)
                 .try_for_each(|note| write!(f, "\n{note}"));
         }
-        self.reaches.iter().try_for_each(|reach| write!(f, "\n{reach}"))?;
-        self.diagnoses.iter().try_for_each(|(side, diagnosis)| {
+        self.links.reaches.iter().try_for_each(|reach| write!(f, "\n{reach}"))?;
+        self.links.diagnoses.iter().try_for_each(|(side, diagnosis)| {
             write!(f, "\nwhat held the {side} back:\n{diagnosis}")
         })
     }

@@ -36,6 +36,29 @@ pub struct Args {
     /// volume:FILE serves several units as one device, as FILE describes them: see `iscsi-util volume`.
     #[arg(value_name = "URL")]
     pub unit: String,
+    /// The clients.
+    #[command(flatten)]
+    pub clients: ClientArgs,
+    /// The writes and reads in memory.
+    #[command(flatten)]
+    pub buffers: BufferArgs,
+    /// The sessions with the unit.
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// Print a JSON object when ready, and one at the end.
+    ///
+    /// On standard output: the first has what is served, and where; the second what was done.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    pub json: bool,
+    /// Where the passwords are.
+    #[command(flatten)]
+    pub passwords: PasswordFiles,
+}
+
+/// Where clients connect, and what they may do.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct ClientArgs {
     /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be repeated.
     ///
     /// Without the option the program takes the sockets that its parent hands over (LISTEN_FDS). NBD has no passwords:
@@ -61,6 +84,21 @@ pub struct Args {
     /// Refuse writes.
     #[arg(long, help_heading = heading::CLIENTS)]
     pub read_only: bool,
+    /// Most clients that are connected, 1 to 4096.
+    ///
+    /// Further clients are refused. A client is disconnected if its handshake takes more than 30 s, or if it sends a
+    /// request, or takes its replies, at less than 64 KiB/s. An idle client stays.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = heading::CLIENTS)]
+    pub max_clients: u16,
+    /// End when the last client has disconnected.
+    #[arg(long, help_heading = heading::CLIENTS)]
+    pub until_last: bool,
+}
+
+/// What is kept in memory of writes and reads.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct BufferArgs {
     /// Bytes of writes to answer early [default: 32M; 0 with --shared].
     ///
     /// 64K to 1G: at most this many bytes are answered before the unit has them. 0 answers when the unit has the data.
@@ -79,17 +117,17 @@ pub struct Args {
     /// --write-behind is given.
     #[arg(long, help_heading = heading::CACHE)]
     pub shared: bool,
-    /// Most clients that are connected, 1 to 4096.
-    ///
-    /// Further clients are refused. A client is disconnected if its handshake takes more than 30 s, or if it sends a
-    /// request, or takes its replies, at less than 64 KiB/s. An idle client stays.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = heading::CLIENTS)]
-    pub max_clients: u16,
     /// Most bytes in requests of all clients, 128M to 3G.
     ///
     /// Beside --write-behind and --cache.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory, help_heading = heading::CACHE)]
     pub memory: Size,
+}
+
+/// How the unit is reached.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct LinkArgs {
     /// Seconds that requests wait for a lost target [default: 300].
     ///
     /// 1 to 86400. After that they fail, and new ones fail immediately, until the target is back.
@@ -106,35 +144,24 @@ pub struct Args {
     /// `auto` begins with what the link needs by the plan, and adds more while the total rate rises.
     #[arg(long, value_name = "N|auto", default_value = "auto", help_heading = heading::LINK)]
     pub sessions: SessionCount,
-    /// End when the last client has disconnected.
-    #[arg(long, help_heading = heading::CLIENTS)]
-    pub until_last: bool,
-    /// Print a JSON object when ready, and one at the end.
-    ///
-    /// On standard output: the first has what is served, and where; the second what was done.
-    #[arg(long, help_heading = heading::OUTPUT)]
-    pub json: bool,
     /// iSCSI name of this initiator [default: made from this host].
     ///
     /// The default is made from the name and the identity of this host.
     #[arg(long, value_name = "IQN", help_heading = heading::LINK)]
     pub initiator_name: Option<String>,
-    /// Where the passwords are.
-    #[command(flatten)]
-    pub passwords: PasswordFiles,
 }
 
 impl Args {
     /// Permissions and group of the Unix sockets of `--listen`.
     pub(crate) const fn socket_access(&self) -> SocketAccess {
-        SocketAccess { mode: self.socket_mode, group: self.socket_group }
+        SocketAccess { mode: self.clients.socket_mode, group: self.clients.socket_group }
     }
 
     /// The bytes of the window of writes, and those of the memory for reads; 0 for none.
     pub(crate) fn buffers(&self) -> (u32, u64) {
-        let default = |size| if self.shared { 0 } else { size };
-        let window = self.write_behind.map_or_else(|| default(WINDOW), |size| size.0);
-        let cache = self.cache.map_or_else(|| default(CACHE), |size| size.0);
+        let default = |size| if self.buffers.shared { 0 } else { size };
+        let window = self.buffers.write_behind.map_or_else(|| default(WINDOW), |size| size.0);
+        let cache = self.buffers.cache.map_or_else(|| default(CACHE), |size| size.0);
         (u32::try_from(window).unwrap_or(u32::MAX), cache)
     }
 }
@@ -207,6 +234,9 @@ mod tests {
             assert!(parsed.is_err(), "{arguments:?}");
         }
         let parsed = Args::try_parse_from(["block-serve", "url", "--write-behind", "0"]).unwrap();
-        assert_eq!((parsed.write_behind, parsed.memory), (Some(Size(0)), Size(256 << 20)));
+        assert_eq!(
+            (parsed.buffers.write_behind, parsed.buffers.memory),
+            (Some(Size(0)), Size(256 << 20))
+        );
     }
 }

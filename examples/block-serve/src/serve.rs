@@ -43,11 +43,11 @@ impl Ready {
             let listeners = listen(args).await?;
             let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
             let (window, cache) = args.buffers();
-            let export = describe(&*opened.handle(), &args.export, args.read_only);
+            let export = describe(&*opened.handle(), &args.clients.export, args.clients.read_only);
             let layers = Layers::new(opened, window, cache);
-            let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
+            let memory = u32::try_from(args.buffers.memory.0).unwrap_or(u32::MAX);
             let server = Server::new(layers, export, memory, max_clients(args));
-            let (own, ends_with_last) = (args.listen.len(), args.until_last);
+            let (own, ends_with_last) = (args.clients.listen.len(), args.clients.until_last);
             Ok(Self { server, listeners, own, ends_with_last })
         })
     }
@@ -83,7 +83,7 @@ impl Ready {
     }
 
     fn addresses(&self, args: &Args) -> Vec<String> {
-        let actual = args.listen.iter().zip(&self.listeners).map(|(address, listener)| {
+        let actual = args.clients.listen.iter().zip(&self.listeners).map(|(address, listener)| {
             let tcp = listener.tcp_address();
             tcp.map_or_else(|| address.to_string(), |address| format!("tcp:{address}"))
         });
@@ -124,7 +124,7 @@ impl Ready {
 
 /// The places for clients, as far as the files that may be open suffice for them.
 fn max_clients(args: &Args) -> usize {
-    let (wanted, room) = (usize::from(args.max_clients), open_files::max_clients());
+    let (wanted, room) = (usize::from(args.clients.max_clients), open_files::max_clients());
     if room < wanted {
         tracing::warn!(
             "the limit of open files leaves room for {room} clients, and --max-clients is {wanted}; raise the limit (ulimit -n, or LimitNOFILE= in a unit of systemd)"
@@ -135,13 +135,13 @@ fn max_clients(args: &Args) -> usize {
 
 async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
     let inherited = Listener::inherited().map_err(Error::Inherited)?;
-    if args.listen.is_empty() && inherited.is_empty() {
+    if args.clients.listen.is_empty() && inherited.is_empty() {
         return Err(Error::Usage(
             "nothing to listen at; write --listen unix:/PATH or --listen tcp:HOST:PORT".to_owned(),
         ));
     }
     let mut listeners = Vec::new();
-    for address in &args.listen {
+    for address in &args.clients.listen {
         let listener =
             Listener::bind_for(address, args.socket_access()).await.map_err(|cause| {
                 match (cause.kind(), address) {
@@ -161,15 +161,15 @@ async fn open(args: &Args) -> Result<Opened, Error> {
     let mut place = Place::parse(&args.unit).await?;
     args.passwords.apply(place.urls_mut()).await?;
     let mut options = Options::default()
-        .with_sessions(args.sessions.into())
+        .with_sessions(args.link.sessions.into())
         // Clients may wait for a target that comes back later, too.
         .with_on_retry_timeout(OnRetryTimeout::FailRequests)
-        .with_open_timeout(args.wait.unwrap_or_default())
+        .with_open_timeout(args.link.wait.unwrap_or_default())
         // Clients may be idle for days, and no other host asks the unit.
         .with_poll(Some(POLL));
-    if let Some(seconds) = args.retry_timeout {
+    if let Some(seconds) = args.link.retry_timeout {
         options = options.with_retry_timeout(Duration::from_secs(seconds.into()));
     }
-    let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
+    let initiator = unit::initiator(args.link.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
 }

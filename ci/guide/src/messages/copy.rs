@@ -13,10 +13,10 @@ use iscsi_nbd::{OptionError, ProtocolError};
 
 use super::{Row, Table};
 
-const NBD: &str = include_str!("../../../../crates/copy/src/nbd.rs");
+const NBD: &str = include_str!("../../../../crates/copy/src/ends/nbd.rs");
 const OPTIONS: &str = include_str!("../../../../crates/nbd/src/option.rs");
 const HANDSHAKES: &str = include_str!("../../../../crates/nbd/src/client/handshake.rs");
-const CHECKPOINTS: &str = include_str!("../../../../crates/copy/src/checkpoint.rs");
+const CHECKPOINTS: &str = include_str!("../../../../crates/copy/src/progress/checkpoint.rs");
 const DIGESTS: &str = include_str!("../../../../crates/copy/src/digests.rs");
 const COPY: &str = include_str!("../../../../crates/copy/src/error.rs");
 const PLACE: &str = "192.0.2.7:10809";

@@ -1,5 +1,7 @@
 //! How much may be under way at once.
 
+use std::ops::{Add, Sub};
+
 /// The length of requests that count as short, bytes.
 const SHORT: usize = 4096;
 
@@ -19,6 +21,26 @@ pub(super) struct Load {
     pub(super) count: usize,
     /// Their bytes.
     pub(super) bytes: u64,
+}
+
+impl Load {
+    pub(super) const NONE: Self = Self { count: 0, bytes: 0 };
+}
+
+impl Add for Load {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self { count: self.count + more.count, bytes: self.bytes + more.bytes }
+    }
+}
+
+impl Sub for Load {
+    type Output = Self;
+
+    fn sub(self, less: Self) -> Self {
+        Self { count: self.count - less.count, bytes: self.bytes - less.bytes }
+    }
 }
 
 impl Depth {

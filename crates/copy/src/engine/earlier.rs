@@ -5,52 +5,61 @@
 //! this run writes, and older than that. So they are ended before anything is written. For that the next run is told of the sessions of
 //! this one, before it writes as well.
 
-use std::sync::Arc;
-
-use super::Engine;
+use super::account::Account;
+use super::saving::Saving;
+use crate::digests::digesting::Digesting;
+use crate::ends::destination::Destination;
 use crate::error::CopyError;
-use crate::progress::Event;
+use crate::progress::{Event, Teller};
 
-impl Engine {
+impl Saving {
     /// Ends what is left of earlier runs, and keeps by what a later one ends what is left of this.
     ///
     /// # Errors
     /// When the file of digests cannot be written: what it says of a file would be taken for what it was left as.
-    pub(super) async fn end_earlier(&mut self) -> Result<(), CopyError> {
-        let Some(device) = self.destination.shared() else { return Ok(()) };
+    pub(super) async fn end_earlier(
+        &mut self,
+        destination: &Destination,
+        digesting: Option<&Digesting>,
+        account: &Account,
+        source_len: Option<u64>,
+    ) -> Result<(), CopyError> {
+        let Some(device) = destination.shared() else { return Ok(()) };
         let own = device.leaves();
-        for told in self.sessions_of_earlier().await {
+        for told in self.sessions_of_earlier(digesting, &account.teller).await {
             // Passes of one process are no earlier runs to each other.
             if own.as_ref() == Some(&told) {
                 continue;
             }
             if let Err(error) = device.end_left(&told).await {
-                self.teller.tell(Event::NotEnded(error.to_string()));
+                account.teller.tell(Event::NotEnded(error.to_string()));
                 self.unended.push(told);
             }
         }
         let sessions: Vec<_> = self.unended.iter().cloned().chain(own).collect();
-        if let Some(digesting) = &self.digesting {
+        if let Some(digesting) = digesting {
             let sessions = sessions.clone();
             let begun = digesting.file.blocking(move |file| file.begin(sessions)).await;
             begun.map_err(CopyError::Digests)?;
         }
-        if let Some(store) = self.options.checkpoint.clone() {
+        if let Some(store) = &self.store {
             store.begin(sessions);
-            let (flushed, total) = (self.ledger.flushed().clone(), self.total_so_far());
-            let kept = store.keep(flushed, self.unreadable.clone(), total).await;
-            kept.unwrap_or_else(|error| self.teller.tell(Event::NotSaved(error.to_string())));
+            let (flushed, total) = (account.ledger.flushed().clone(), account.total(source_len));
+            let kept = store.keep(flushed, account.unreadable.clone(), total).await;
+            kept.unwrap_or_else(|error| account.teller.tell(Event::NotSaved(error.to_string())));
         }
         Ok(())
     }
 
-    async fn sessions_of_earlier(&self) -> Vec<String> {
-        let mut sessions = self.digesting.as_ref().map(|digesting| digesting.file.sessions());
-        if let Some(store) = &self.options.checkpoint {
+    async fn sessions_of_earlier(
+        &self,
+        digesting: Option<&Digesting>,
+        teller: &Teller,
+    ) -> Vec<String> {
+        let mut sessions = digesting.map(|digesting| digesting.file.sessions());
+        if let Some(store) = &self.store {
             let kept = store.sessions().await;
-            let kept = kept.inspect_err(|error| {
-                self.teller.tell(Event::NotEnded(error.to_string()));
-            });
+            let kept = kept.inspect_err(|error| teller.tell(Event::NotEnded(error.to_string())));
             sessions.get_or_insert_default().extend(kept.unwrap_or_default());
         }
         let mut sessions = sessions.unwrap_or_default();
@@ -59,16 +68,24 @@ impl Engine {
         sessions
     }
 
-    /// Keeps how the destination is left. No write is under way for this copy; a device may have more to say.
-    pub(super) async fn end_kept(&mut self, is_complete: bool) {
-        let device = self.destination.shared();
+    /// Keeps how the destination is left. No write is in flight for this copy; a device may have more to say.
+    pub(super) async fn close(
+        &self,
+        is_complete: bool,
+        destination: &Destination,
+        digesting: Option<&mut Digesting>,
+        teller: &Teller,
+    ) {
+        let device = destination.shared();
         let own = device.as_ref().filter(|device| !device.is_settled());
         let own = own.and_then(|device| device.leaves());
         let sessions: Vec<_> = self.unended.iter().cloned().chain(own).collect();
-        self.close_digests(is_complete, &sessions).await;
-        let Some(store) = self.options.checkpoint.as_ref().map(Arc::clone) else { return };
+        if let Some(digesting) = digesting {
+            digesting.close(is_complete, &sessions, teller).await;
+        }
+        let Some(store) = &self.store else { return };
         if let Err(error) = store.end(sessions).await {
-            self.teller.tell(Event::NotSaved(error.to_string()));
+            teller.tell(Event::NotSaved(error.to_string()));
         }
     }
 }

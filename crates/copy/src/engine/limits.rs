@@ -2,8 +2,8 @@
 
 use iscsi_block_device::DeviceLimits;
 
-use crate::destination::Destination;
-use crate::source::Source;
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
 
 /// The limits of both devices, as they were when they were last asked: a disk looks at all of its sessions for that, so
 /// it is not asked for each request.

@@ -8,21 +8,13 @@ use iscsi_block_device::{BufferPool, DeviceErrorKind, DeviceResult, Extent, Rang
 use tokio::time::Instant;
 
 use super::depths::Load;
+use super::reads::{Read, Reads, parts, summed};
+use super::salvage::{self, Salvage};
 use super::{Ended, Engine};
-use crate::blocks::{Block, blocks};
-use crate::checksums::sum;
-use crate::digesting::Digesting;
-use crate::digests::Digest;
 use crate::error::CopyError;
-use crate::memory::Hold;
-use crate::part::{Content, Cut, Part};
-use crate::progress::Event;
-use crate::questions::Pace;
-use crate::salvage::{self, Salvage};
+use crate::survey::questions::Pace;
 use crate::survey::{Grid, Question};
 
-/// One request that makes zeros has so many bytes at most.
-const MAX_ZEROS: u64 = 256 << 20;
 /// Less than this is not read by itself where a medium fails, bytes.
 const MIN_BLOCK: u64 = 512;
 /// So many parts may wait for their turn before more zeros are found.
@@ -37,34 +29,33 @@ struct Next {
 }
 
 impl Engine {
-    /// Begins as many reads as may be under way, and asks where there is more to read.
+    /// Begins as many reads as may be in flight, and asks where there is more to read.
     pub(super) fn start_reads(&mut self, now: Instant) {
-        let max_zeros = self.zeros_at_once().saturating_mul(MAX_WAITING as u64);
-        while self.waiting.len() < MAX_WAITING {
+        let at_once = self.ends.zeros_at_once(self.parts.cut.io_size);
+        let max_zeros = at_once.saturating_mul(MAX_WAITING as u64);
+        while self.parts.waiting.len() < MAX_WAITING {
             self.start_survey(now);
             // Zeros are no work for the source.
-            if let Some(zeros) = self.survey.cut_zeros(self.ledger.rest(), max_zeros) {
-                if let Some(checksums) = &mut self.checksums {
-                    checksums.put(&Part::zeros(zeros.clone()), 0);
-                }
-                self.put_told_zeros(zeros);
+            let rest = self.account.ledger.rest();
+            if let Some(zeros) = self.reads.survey.cut_zeros(rest, max_zeros) {
+                self.parts.put_told_zeros(zeros, &mut self.account, &self.ends);
             } else if !self.rates.reads.is_open(now) || !self.start_read(now) {
                 break;
             }
         }
         let may_read = self.rates.reads.is_open(now) && self.takes_one_more();
-        let is_starved = may_read && self.survey.is_awaited(self.ledger.rest());
-        self.survey.note(now, if is_starved { Pace::Starved } else { Pace::Going });
+        let is_starved = may_read && self.reads.survey.is_awaited(self.account.ledger.rest());
+        self.reads.survey.note(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
     /// Asks which parts of what is to be done hold data. What one request reads is not asked about.
     fn start_survey(&mut self, now: Instant) {
-        let Some(device) = self.source.device_ref() else { return };
-        let grid = match self.block_grid() {
+        let Some(device) = self.ends.source.device_ref() else { return };
+        let grid = match self.parts.grid(&self.ends) {
             Some((block, _)) => Grid { block, short: 0 },
-            None => Grid { block: 1, short: self.cut.io_size as u64 },
+            None => Grid { block: 1, short: self.parts.cut.io_size as u64 },
         };
-        while let Some(question) = self.survey.ask(self.ledger.rest(), grid, now) {
+        while let Some(question) = self.reads.survey.ask(self.account.ledger.rest(), grid, now) {
             let device = Arc::clone(device);
             self.tasks.spawn(async move {
                 let Range { start, end } = question.range;
@@ -75,107 +66,67 @@ impl Engine {
     }
 
     pub(super) fn take_survey(&mut self, question: &Question, told: DeviceResult<Vec<Extent>>) {
-        self.survey.take(question, told, self.ledger.rest(), Instant::now());
+        let rest = self.account.ledger.rest();
+        self.reads.survey.take(question, told, rest, Instant::now());
     }
 
-    /// Zeros are at the destination already, or have to be made, or wait until it has told.
-    pub(super) fn put_zeros(&mut self, range: Range<u64>) {
-        let Some(there) = self.blank.among(&range) else { return };
-        let mut missing = RangeSet::from(range);
-        for part in there.iter() {
-            missing.remove(&part);
-            self.teller.progress.skipped += part.end - part.start;
-            self.teller.progress.done += part.end - part.start;
-            self.teller.progress.flushed += part.end - part.start;
-            self.ledger.is_there(part.clone());
-            self.settle(&part.into());
-        }
-        let step = self.zeros_at_once();
-        for part in missing.iter() {
-            let mut start = part.start;
-            while start < part.end {
-                let end = part.end.min(start - start % step + step);
-                self.waiting.insert(start, Part::zeros(start..end));
-                start = end;
-            }
-        }
-    }
-
-    /// The length of a request that makes zeros.
-    fn zeros_at_once(&self) -> u64 {
-        if self.makes_zeros() { MAX_ZEROS } else { self.cut.io_size as u64 }
-    }
-
-    /// Whether the destination makes zeros by itself.
-    pub(super) fn makes_zeros(&self) -> bool {
-        !self.destination.is_sequential() && self.limits.destination.has_fast_zeroes
-    }
-
-    /// What is read next, if one more read may be under way; a stream is read where it is.
+    /// What is read next, if one more read may be in flight; a stream is read where it is.
     fn next_read(&mut self, grid: Option<(u64, u64)>) -> Option<Next> {
         let (stride, len) = self.stride(grid);
-        if let Some(offset) = self.survey.stream() {
+        if let Some(offset) = self.reads.survey.stream() {
             let asked = Load { count: stride, bytes: len as u64 };
-            let is_next = self.reading == 0 && self.has_room(asked, stride);
+            let is_next = self.reads.in_flight.count == 0 && self.has_room(asked, stride);
             let range = offset..offset + len as u64;
             return is_next.then_some(Next { range, asked, is_blind: false });
         }
-        let io_size = self.cut.io_size;
+        let io_size = self.parts.cut.io_size;
         let align = grid.map_or(io_size, |(size, _)| to_usize(size, len));
-        let (range, is_blind) = self.survey.data(self.ledger.rest(), len, align)?;
+        let (range, is_blind) = self.reads.survey.data(self.account.ledger.rest(), len, align)?;
         let bytes = range.end - range.start;
         let asked = Load { count: to_usize(bytes, len).div_ceil(io_size), bytes };
         self.takes(asked, stride).then_some(Next { range, asked, is_blind })
     }
 
-    /// Whether such a read may be under way as well. One of several requests begins as one does: it may go beyond.
+    /// Whether such a read may be in flight as well. One of several requests begins as one does: it may go beyond.
     fn takes(&self, asked: Load, stride: usize) -> bool {
         let next = Load { count: 1, bytes: asked.bytes };
-        let reading = Load { count: self.reading, bytes: self.reading_bytes };
-        self.reads.takes(next, reading, self.cut.io_size) && self.has_room(asked, stride)
+        let Reads { depth, in_flight, .. } = &self.reads;
+        depth.takes(next, *in_flight, self.parts.cut.io_size) && self.has_room(asked, stride)
     }
 
     /// Whether a read of one request may be.
     fn takes_one_more(&self) -> bool {
-        self.takes(Load { count: 1, bytes: self.cut.io_size as u64 }, 1)
+        self.takes(Load { count: 1, bytes: self.parts.cut.io_size as u64 }, 1)
     }
 
     /// Whether there is room for what is read between the reads and the writes.
     fn has_room(&self, asked: Load, stride: usize) -> bool {
-        let io_size = self.cut.io_size;
-        let judged = self.digesting.as_ref().map_or(0, Digesting::waiting);
-        // Zeros wait as requests of no bytes.
-        let waiting = self.waiting.values().filter(|part| part.is_data()).map(Part::len);
-        let held = Load {
-            count: judged + self.reading + self.waiting.len() + self.writing,
-            bytes: (judged * io_size) as u64
-                + self.reading_bytes
-                + waiting.sum::<u64>()
-                + self.writing_bytes,
-        };
-        held.count == 0 || self.reads.and(self.writes, 2 * stride).takes(asked, held, io_size)
+        let held = self.reads.in_flight + self.parts.load() + self.writes.in_flight;
+        let depth = self.reads.depth.and(self.writes.depth, 2 * stride);
+        held.count == 0 || depth.takes(asked, held, self.parts.cut.io_size)
     }
 
     /// Begins a read, if one may begin.
     fn start_read(&mut self, now: Instant) -> bool {
-        let grid = self.block_grid();
+        let grid = self.parts.grid(&self.ends);
         let Some(Next { range, asked, is_blind }) = self.next_read(grid) else { return false };
         let len = to_usize(asked.bytes, usize::MAX);
-        let Some(hold) = self.memory.take(len) else { return false };
-        let (pool, mut cut) = (self.pool.clone(), self.cut);
-        let wants_sums = self.checksums.is_some();
-        if !self.makes_zeros() && !self.blank.is_possible() {
+        let Some(hold) = self.reads.memory.take(len) else { return false };
+        let (pool, mut cut) = (self.reads.pool.clone(), self.parts.cut);
+        let wants_sums = self.parts.checksums.is_some();
+        if !self.ends.makes_zeros() && !self.parts.blank.is_possible() {
             cut.granularity = None;
         }
         let into_parts = move |offset, data: &Bytes, grid| {
             let (parts, blocks) = parts(cut, offset, data, &hold, grid);
             (summed(parts, wants_sums), blocks)
         };
-        if let Some(device) = self.source.device_ref() {
-            self.survey.begin_read(&range, is_blind, self.ledger.rest());
+        if let Some(device) = self.ends.source.device_ref() {
+            self.reads.survey.begin_read(&range, is_blind, self.account.ledger.rest());
             let device = Arc::clone(device);
-            let skips = self.options.skips_unreadable && !self.destination.is_sequential();
-            let block = skips.then(|| u64::from(self.limits.source.block_size).max(MIN_BLOCK));
+            let skips = self.options.skips_unreadable && !self.ends.destination.is_sequential();
+            let block = u64::from(self.ends.limits.source.block_size).max(MIN_BLOCK);
+            let block = skips.then_some(block);
             self.tasks.spawn(async move {
                 let salvage = salvage::read(device.as_ref(), &pool, range, block).await;
                 let Salvage { data, unreadable } = salvage.map_err(|cause| {
@@ -190,12 +141,12 @@ impl Engine {
                     blocks.extend(cut_blocks);
                 }
                 let is_last = false;
-                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind })
+                Ok(Ended::Read(Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind }))
             });
         } else {
             let offset = range.start;
-            self.survey.advance(asked.bytes);
-            let source = self.source.clone();
+            self.reads.survey.advance(asked.bytes);
+            let source = self.ends.source.clone();
             self.tasks.spawn(async move {
                 let data = source.fill(pool.take(len)).await.map_err(CopyError::Source)?;
                 let (bytes, is_last) = (data.len() as u64, data.len() < len);
@@ -203,59 +154,52 @@ impl Engine {
                 let grid = grid.map(|(size, _)| (size, end));
                 let (parts, blocks) = into_parts(offset, &pool.lend(data), grid);
                 let unreadable = RangeSet::new();
-                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind })
+                Ok(Ended::Read(Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind }))
             });
         }
         self.rates.reads.pay(asked.bytes, now);
-        self.reading += asked.count;
-        self.reading_bytes += asked.bytes;
+        self.reads.begin(asked);
         true
     }
 
     /// How many requests one read fetches, and their bytes: no more than may be read at once, but whole
     /// blocks.
     fn stride(&self, grid: Option<(u64, u64)>) -> (usize, usize) {
-        let io_size = self.cut.io_size;
-        let of_device = self.limits.source.preferred_transfer;
-        let preferred = self.source.device_ref().map_or(0, |_| of_device);
-        let len = (preferred / io_size).clamp(1, self.reads.requests()) * io_size;
+        let io_size = self.parts.cut.io_size;
+        let of_device = self.ends.limits.source.preferred_transfer;
+        let preferred = if self.ends.is_stream() { 0 } else { of_device };
+        let len = (preferred / io_size).clamp(1, self.reads.depth.requests()) * io_size;
         let block = grid.map_or(io_size, |(size, _)| usize::try_from(size).unwrap_or(io_size));
         let len = len.next_multiple_of(block);
         (len.div_ceil(io_size), len)
     }
 
-    /// Leaves out what the source does not give; the next checkpoint says so.
-    pub(super) fn take_unreadable(&mut self, unreadable: &RangeSet) {
-        for range in unreadable.iter() {
-            let (offset, len) = (range.start, range.end - range.start);
-            self.teller.progress.unreadable += len;
-            self.teller.tell(Event::Unreadable { offset, len });
-            self.unreadable.insert(range);
-            self.is_save_due = true;
-        }
-    }
-
     /// Takes what was read.
-    pub(super) fn take_parts(
-        &mut self,
-        parts: Vec<(Part, u64)>,
-        blocks: &[Block],
-        is_last: bool,
-    ) -> Result<(), CopyError> {
-        let judged = self.judge_blocks(blocks);
+    pub(super) fn take_read(&mut self, read: Read) -> Result<(), CopyError> {
+        let Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind } = read;
+        self.reads.end(asked, bytes, is_blind);
+        self.account.teller.progress.read += bytes;
+        if !unreadable.is_empty() {
+            // The next checkpoint says so.
+            self.account.leave_out(&unreadable);
+            self.saving.ask();
+        }
+        let judged = self.parts.judge(&blocks);
         for (part, sum) in parts {
-            let capacity = self.destination.capacity().unwrap_or(u64::MAX);
+            let capacity = self.ends.destination.capacity().unwrap_or(u64::MAX);
             if part.range.end > capacity {
                 return Err(CopyError::Overflow { capacity });
             }
-            if let Some(checksums) = &mut self.checksums {
+            if let Some(checksums) = &mut self.parts.checksums {
                 checksums.put(&part, sum);
             }
-            self.put_part(part, &judged);
+            self.parts.put(part, &judged, &mut self.account, &self.ends);
         }
         if is_last {
-            self.end_blocks();
-            self.survey.end_stream();
+            if let Some(digesting) = &mut self.parts.digesting {
+                digesting.end_stream(&self.ends.destination);
+            }
+            self.reads.survey.end_stream();
         }
         Ok(())
     }
@@ -263,37 +207,4 @@ impl Engine {
 
 fn to_usize(len: u64, otherwise: usize) -> usize {
     usize::try_from(len).unwrap_or(otherwise)
-}
-
-/// Cuts what was read from `offset` on, where blocks end as well, if there are any.
-fn parts(
-    cut: Cut,
-    offset: u64,
-    data: &Bytes,
-    hold: &Arc<Hold>,
-    grid: Option<(u64, u64)>,
-) -> (Vec<Part>, Vec<Block>) {
-    let Some((size, end)) = grid else { return (cut.parts(offset, data, hold), Vec::new()) };
-    let (mut parts, mut found) = (Vec::new(), Vec::new());
-    let mut rest = data.clone();
-    for (range, is_whole) in blocks(offset..offset + data.len() as u64, size, end) {
-        let len = usize::try_from(range.end - range.start).unwrap_or(rest.len());
-        let block = rest.split_to(len.min(rest.len()));
-        parts.extend(cut.parts(range.start, &block, hold));
-        found.push((range, is_whole.then(|| Digest::of(&block))));
-    }
-    (parts, found)
-}
-
-/// The parts, each with the checksum of its data if that is wanted.
-fn summed(parts: Vec<Part>, wants_sums: bool) -> Vec<(Part, u64)> {
-    let sum_of = |part: &Part| match &part.content {
-        Content::Data { bytes, .. } if wants_sums => sum(bytes),
-        Content::Data { .. } | Content::Zeros => 0,
-    };
-    let with_sum = |part: Part| {
-        let sum = sum_of(&part);
-        (part, sum)
-    };
-    parts.into_iter().map(with_sum).collect()
 }

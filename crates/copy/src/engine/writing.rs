@@ -1,30 +1,29 @@
-//! Writes, and zeros that are made.
+//! Writes, zeros that are made, and the flushes that cover both.
 
 use iscsi_block_device::DeviceResult;
 use tokio::time::Instant;
 
-use super::depths::{Depth, Load};
+use super::ledger::Task;
+use super::part::{Content, Part};
 use super::{Ended, Engine};
-use crate::error::CopyError;
-use crate::ledger::Task;
-use crate::part::{Content, Part};
+use crate::error::{CopyError, is_loss};
+use crate::progress::Event;
 
 impl Engine {
-    /// Begins as many writes as may be under way.
+    /// Begins as many writes as may be in flight.
     pub(super) fn start_writes(&mut self, now: Instant) {
         let mut room = self.room();
+        let (in_order, io_size) = (self.ends.destination.is_sequential(), self.parts.cut.io_size);
         while room > 0
             && self.rates.writes.is_open(now)
-            && let Some(part) = self.next_to_write()
+            && let Some(part) = self.writes.next(&mut self.parts.waiting, in_order, io_size)
         {
             room = room.saturating_sub(part.len());
-            let task = self.ledger.begin(part.range.clone());
-            self.blank.write(&part.range);
-            self.next_write = part.range.end;
-            self.writing += 1;
-            self.writing_bytes += part.len();
-            let (destination, zeros) = (self.destination.clone(), self.zeros.clone());
-            let makes_zeros = self.makes_zeros();
+            let task = self.account.ledger.begin(part.range.clone());
+            self.parts.blank.write(&part.range);
+            self.writes.begin(&part);
+            let (destination, zeros) = (self.ends.destination.clone(), self.writes.zeros.clone());
+            let makes_zeros = self.ends.makes_zeros();
             if part.is_data() || !makes_zeros {
                 self.rates.writes.pay(part.len(), now);
             }
@@ -46,22 +45,11 @@ impl Engine {
     /// How many bytes more may be at stake: what is not flushed, nor in a checkpoint, is lost with the
     /// cache of the destination or with this process. A destination in order has one flush, at its end.
     fn room(&self) -> u64 {
-        if self.destination.is_sequential() {
+        if self.ends.destination.is_sequential() {
             return u64::MAX;
         }
-        let at_stake = self.ledger.exposed() + self.writing_bytes + self.unsaved;
-        self.flushes.max_exposed().saturating_sub(at_stake)
-    }
-
-    fn next_to_write(&mut self) -> Option<Part> {
-        let in_order = self.destination.is_sequential();
-        let depth = if in_order { Depth::ONE } else { self.writes };
-        let under_way = Load { count: self.writing, bytes: self.writing_bytes };
-        let next = self.waiting.first_entry()?;
-        let more = Load { count: 1, bytes: next.get().len() };
-        let in_turn = !in_order || *next.key() == self.next_write;
-        let is_due = depth.takes(more, under_way, self.cut.io_size);
-        (is_due && in_turn).then(|| next.remove())
+        let exposed = self.account.ledger.exposed() + self.writes.in_flight.bytes;
+        self.flushes.max_exposed().saturating_sub(exposed + self.saving.unsaved())
     }
 
     pub(super) fn take_written(
@@ -70,39 +58,76 @@ impl Engine {
         part: Part,
         result: DeviceResult<()>,
     ) -> Result<(), CopyError> {
-        let len = part.len();
-        self.writing -= 1;
-        self.writing_bytes -= len;
+        self.writes.end(&part);
         if let Err(cause) = result {
-            self.ledger.failed(task);
+            self.account.ledger.failed(task);
             return Err(CopyError::Destination(cause));
         }
-        let makes_zeros = self.makes_zeros();
-        let progress = &mut self.teller.progress;
-        match part.content {
-            Content::Data { .. } => progress.written += len,
-            Content::Zeros => {
-                progress.zeroed += len;
-                progress.zeros_written += if makes_zeros { 0 } else { len };
-            }
-        }
-        let is_sound = self.ledger.written(task);
+        let is_sound = self.account.written(task, &part, self.ends.makes_zeros());
         self.flushes.written();
-        if is_sound {
-            self.teller.progress.done += len;
-        } else {
-            self.teller.progress.lost += len;
-        }
-        if self.source.device_ref().is_some() || !self.destination.may_lose() {
+        if !self.ends.is_stream() || !self.ends.destination.may_lose() {
             return Ok(());
         }
         // What a stream has given cannot be had again.
         if is_sound {
-            self.kept.insert(part.range.start, part);
+            self.parts.keep(part);
         } else {
-            self.ledger.take(&part.range);
-            self.waiting.insert(part.range.start, part);
+            self.parts.wait_again(part, &mut self.account.ledger);
         }
         Ok(())
+    }
+
+    /// Begins a flush where it is time, or where nothing else is left.
+    pub(super) fn start_flush(&mut self) {
+        if self.flushes.is_under_way() {
+            return;
+        }
+        let unflushed = self.account.ledger.unflushed();
+        let is_full = self.ends.is_stream() && self.parts.has_kept() && self.reads.is_half_full();
+        let is_last = self.is_copied() && !self.flushes.is_last();
+        if !is_last && !is_full && !self.flushes.is_due(unflushed) {
+            return;
+        }
+        self.flushes.begin(is_last, unflushed);
+        self.account.ledger.begin_flush();
+        let destination = self.ends.destination.clone();
+        let len = is_last.then(|| self.final_len());
+        self.tasks.spawn(async move { Ok(Ended::Flushed(destination.flush(len).await)) });
+    }
+
+    /// How long a file is in the end: as long as what it is copied from, whether all of that can be read
+    /// or not.
+    pub(super) fn final_len(&self) -> u64 {
+        self.ends.source_len().unwrap_or(self.account.teller.progress.done)
+    }
+
+    pub(super) fn take_flushed(&mut self, result: DeviceResult<()>) -> Result<(), CopyError> {
+        match result {
+            Ok(()) => {
+                self.flushes.end();
+                let flushed = self.account.ledger.end_flush();
+                self.parts.flushed(&flushed, &self.account.ledger);
+                self.account.teller.progress.flushed += flushed.bytes();
+                self.saving.flushed(flushed.bytes());
+                let teller = &self.account.teller;
+                teller.tell(Event::Flushed(teller.progress));
+                Ok(())
+            }
+            Err(cause) => {
+                if !is_loss(&cause) {
+                    self.flushes.fail();
+                    return Err(CopyError::Flush(cause));
+                }
+                let is_worth_while = self.flushes.lose();
+                let bytes = self.account.lose();
+                if !is_worth_while || self.ends.destination.is_sequential() {
+                    self.flushes.fail();
+                    return Err(CopyError::Flush(cause));
+                }
+                self.account.teller.tell(Event::Lost { bytes });
+                self.parts.lose(&mut self.account.ledger);
+                Ok(())
+            }
+        }
     }
 }

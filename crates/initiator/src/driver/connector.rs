@@ -46,7 +46,7 @@ pub(crate) enum Segments {
 pub(crate) struct Reach {
     pub(crate) connector: Connector,
     /// A connection to the portal that stands already.
-    pub(crate) reached: Option<Connected>,
+    pub(crate) reached: Option<Box<Connected>>,
     /// How many there shall be.
     pub(crate) connections: u16,
     /// Tries the path of one that stands still.

@@ -6,67 +6,72 @@ pub(crate) mod tuner;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use iscsi_session::Session;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::Driver;
-use super::bytes::data_moved;
+use super::links::{Links, data_moved};
 use super::transports::Transport;
+use crate::driver::shared::Shared;
 use reading::Reading;
 use tuner::Look;
 
 /// So long after its last request a session stops looking what it waits for: an idle one sleeps.
 const DOZE: Duration = Duration::from_secs(1);
 
-impl Driver {
+impl Links {
     /// Looks what each connection waits for: the session's reasons, and its own socket.
-    pub(super) fn poll_kernel(&mut self) {
-        if !self.pending.is_empty() {
-            self.awake_until = self.now + DOZE;
+    pub(super) fn poll_kernel(
+        &mut self,
+        session: &mut Session,
+        shared: &Shared,
+        has_requests: bool,
+        now: Instant,
+    ) {
+        if has_requests {
+            self.polls.awake_until = now + DOZE;
         }
-        let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
-        let (pacing_rate, intervals) = (self.shared.pacing_rate(), self.intervals);
+        let (pacing_rate, intervals) = (shared.pacing_rate(), self.polls.intervals);
         let look = Look {
-            waiting,
+            waiting: session.waiting_for(),
             intervals,
-            waited_in_class: self.newly_waited_in_class(),
-            is_at_limit: self.shared.budget.is_waited_for(),
-            awaited_data: self.session.awaited_data() as u64,
+            waited_in_class: self.newly_waited_in_class(shared),
+            is_at_limit: shared.budgets.requests.is_waited_for(),
+            awaited_data: session.awaited_data() as u64,
         };
         for transport in &mut self.transports {
-            let (blocked, progress) =
-                (transport.blocked, self.session.write_progress(transport.cid));
+            let (blocked, progress) = (transport.blocked, session.write_progress(transport.cid));
             transport.tune(|socket, tuner| {
                 tuner.pace(socket, pacing_rate);
-                tuner.poll(socket, look, blocked, progress, now);
+                tuner.poll(socket, look, blocked, progress, now.into_std());
             });
         }
-        self.share_limits();
-        self.tell_facts();
-        self.look_at_stalls();
-        let moved = data_moved(&self.session) - self.moved_at_poll;
-        self.moved_at_poll += moved;
+        self.share_limits(session, shared);
+        self.tell_facts(shared);
+        let moved = data_moved(session) - self.polls.moved;
+        self.polls.moved += moved;
         let is_little = tuner::is_little(moved, tuner::POLL_INTERVAL * intervals);
         let is_rare = is_little && self.transports.iter().all(Transport::is_short_and_free);
-        self.poll_after(if is_rare { tuner::INTERVALS_PER_READING } else { 1 });
+        self.poll_after(if is_rare { tuner::INTERVALS_PER_READING } else { 1 }, now);
     }
 
     /// The kernel is asked again after so many intervals.
-    fn poll_after(&mut self, intervals: u32) {
-        self.intervals = intervals;
-        self.poll_due = self.now + tuner::POLL_INTERVAL * intervals;
+    fn poll_after(&mut self, intervals: u32, now: Instant) {
+        self.polls.intervals = intervals;
+        self.polls.due = now + tuner::POLL_INTERVAL * intervals;
     }
 
     /// What the sockets keep to themselves is not left there for longer than an interval.
-    pub(super) fn poll_soon(&mut self) {
+    pub(super) fn poll_soon(&mut self, now: Instant) {
         let is_keeping = self.transports.iter().any(Transport::is_keeping_bytes);
-        if is_keeping && self.intervals > 1 {
-            self.poll_after(1);
+        if is_keeping && self.polls.intervals > 1 {
+            self.poll_after(1, now);
         }
     }
 
     /// The command window is part of what transfers are fitted to.
-    pub(super) fn note_window(&mut self) {
-        let window = self.session.command_window();
+    pub(super) fn note_window(&mut self, session: &Session, shared: &Shared) {
+        let window = session.command_window();
         if self.window.is_some_and(|known| window <= known) {
             return;
         }
@@ -75,52 +80,56 @@ impl Driver {
         // Each is told.
         let told = self.transports.iter_mut().filter_map(tell);
         if told.fold(false, |news, is_news| news | is_news) {
-            self.tell_facts();
+            self.tell_facts(shared);
         }
     }
 
     /// The plan that the handles see is that of the leading connection.
-    fn tell_facts(&mut self) {
+    fn tell_facts(&mut self, shared: &Shared) {
         let leading = self.transports.first_mut();
         if let Some(basis) = leading.and_then(|leading| leading.tune(|_, tuner| tuner.basis())) {
-            self.shared.set_plan_basis(basis);
+            shared.set_plan_basis(basis);
         }
     }
 
     /// The time since the last call in which requests waited in their class.
-    fn newly_waited_in_class(&mut self) -> Duration {
-        let waited = self.shared.waited_in_class();
-        waited.saturating_sub(std::mem::replace(&mut self.waited_in_class, waited))
+    fn newly_waited_in_class(&mut self, shared: &Shared) -> Duration {
+        let waited = shared.waited_in_class();
+        waited.saturating_sub(std::mem::replace(&mut self.polls.waited_in_class, waited))
     }
 
     /// There is work again.
-    pub(super) fn wake(&mut self) {
-        self.count_rest();
-        self.awake_until = self.awake_until.max(self.now + DOZE);
+    pub(super) fn wake(&mut self, shared: &Shared, now: Instant) {
+        self.count_rest(shared, now);
+        self.polls.awake_until = self.polls.awake_until.max(now + DOZE);
     }
 
     /// The time in which the kernel was not asked, because there was no work, counts as waiting for work.
-    pub(super) fn count_rest(&mut self) {
-        let now = self.now;
+    fn count_rest(&mut self, shared: &Shared, now: Instant) {
         // Less than an interval is left for the next time.
-        if now < self.awake_until + tuner::POLL_INTERVAL {
+        if now < self.polls.awake_until + tuner::POLL_INTERVAL {
             return;
         }
-        let rest = now - self.awake_until;
-        let in_class = self.newly_waited_in_class();
+        let rest = now - self.polls.awake_until;
+        let in_class = self.newly_waited_in_class(shared);
         for transport in &mut self.transports {
             transport.tune(|_, tuner| tuner.rested(rest, in_class, now.into_std()));
         }
-        self.awake_until = now;
+        self.polls.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.
-        self.poll_after(1);
+        self.poll_after(1, now);
     }
 
     /// Tells what each connection does. Nobody need wait for it any more.
-    pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
-        self.count_rest();
-        let (now, session) = (self.now(), self.shared.key.key);
-        let own_limits = self.shared.own_limits();
+    pub(super) fn tell(
+        &mut self,
+        answer: oneshot::Sender<Vec<Reading>>,
+        shared: &Shared,
+        now: Instant,
+    ) {
+        self.count_rest(shared, now);
+        let (now, session) = (now.into_std(), shared.key.key);
+        let own_limits = shared.own_limits();
         let reading = |transport: &mut Transport| {
             let (cid, bytes) = (transport.cid, transport.bytes);
             transport
@@ -130,45 +139,50 @@ impl Driver {
     }
 
     /// Another session over the same link has met so much loss.
-    pub(super) fn hear_of_loss(&mut self, loss: f64) {
+    pub(super) fn hear_of_loss(&mut self, loss: f64, shared: &Shared) {
         for transport in &mut self.transports {
             transport.tune(|socket, tuner| tuner.hear_of_loss(socket, loss));
         }
-        self.tell_facts();
+        self.tell_facts(shared);
     }
 
     /// Other sessions have found the target slow.
-    pub(super) fn hear_of_slow_target(&mut self, bytes: u64) {
+    pub(super) fn hear_of_slow_target(
+        &mut self,
+        bytes: u64,
+        session: &mut Session,
+        shared: &Shared,
+    ) {
         for transport in &mut self.transports {
             transport.tune(|_, tuner| tuner.hear_of_slow_target(bytes));
         }
-        self.share_limits();
+        self.share_limits(session, shared);
     }
 
     /// Limits the writes and reads of each connection to what it brings in time.
-    pub(super) fn limit_requests(&mut self) {
-        let now = self.now.into_std();
+    pub(super) fn limit_requests(&mut self, session: &mut Session, shared: &Shared, now: Instant) {
+        let now = now.into_std();
         for transport in &mut self.transports {
-            let progress = self.session.write_progress(transport.cid);
+            let progress = session.write_progress(transport.cid);
             transport.tune(|socket, tuner| tuner.look_at_limits(socket, progress, now));
         }
-        self.share_limits();
+        self.share_limits(session, shared);
     }
 
     /// The same by the last look at them.
-    fn share_limits(&mut self) {
-        let max = self.shared.budget.max_bytes();
+    fn share_limits(&self, session: &mut Session, shared: &Shared) {
+        let max = shared.budgets.requests.max_bytes();
         let (mut longest, mut slow, mut longest_read) = (u64::MAX, u64::MAX, u64::MAX);
         for transport in &self.transports {
             let Some(tuner) = transport.tuner() else { continue };
-            self.session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
-            self.session.limit_reads(transport.cid, tuner.read_limit(max).unwrap_or(u64::MAX));
+            session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
+            session.limit_reads(transport.cid, tuner.read_limit(max).unwrap_or(u64::MAX));
             longest_read = longest_read.min(tuner.longest_read(max).unwrap_or(u64::MAX));
             longest = longest.min(tuner.longest_write(max).unwrap_or(u64::MAX));
             slow = slow.min(tuner.limit_of_slow_target().unwrap_or(u64::MAX));
         }
-        self.shared.longest_write.store(longest, Ordering::Relaxed);
-        self.shared.longest_read.store(longest_read, Ordering::Relaxed);
-        self.shared.limit_of_slow_target.store(slow, Ordering::Relaxed);
+        shared.lengths.write.store(longest, Ordering::Relaxed);
+        shared.lengths.read.store(longest_read, Ordering::Relaxed);
+        shared.lengths.of_slow_target.store(slow, Ordering::Relaxed);
     }
 }

@@ -63,46 +63,89 @@ struct Home {
 /// The common ground of all handles of a session and its driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) budget: Budget,
-    /// Places for what is asked of the session itself: what frees requests that are stuck must not wait
-    /// for them.
-    pub(crate) session_requests: Budget,
-    pub(crate) target: Option<IscsiName>,
+    pub(crate) budgets: Budgets,
+    /// What the URL names.
+    pub(crate) named: Named,
     pub(crate) key: HeldKey,
     /// Around what is logged of the session.
     pub(crate) span: Span,
-    /// The unit that the URL names.
-    pub(crate) lun: Option<Lun>,
-    /// The unit serial number to insist on for that unit.
-    pub(crate) serial_number: Option<String>,
-    /// The most bytes of one command of a disk.
-    pub(crate) max_transfer: usize,
-    /// What is done about requests that end badly or are late.
-    pub(crate) policy: RequestPolicy,
-    pub(crate) phase: Published<SessionPhase>,
-    pub(crate) notices: Announcer,
-    pub(crate) terms: OnceLock<LoginResult>,
-    /// With what times it may be opened anew, once it has ended.
-    pub(crate) reopening: OnceLock<Reopening>,
-    pub(crate) unsettled: Unsettled,
-    /// What is being written to which unit, over all sessions of the initiator.
-    pub(crate) unit_registry: Arc<UnitRegistry>,
-    /// How long a write of a disk had better be, bytes, by what the connections bring to the target in time.
-    pub(crate) longest_write: AtomicU64,
-    /// How long a read of a disk had better be, bytes, until the connections have brought much.
-    pub(crate) longest_read: AtomicU64,
-    /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
-    pub(crate) limit_of_slow_target: AtomicU64,
+    pub(crate) rules: Rules,
+    pub(crate) course: Course,
+    pub(crate) lengths: Lengths,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     /// What says that disks may be opened with the node, of a session over which its user may open some.
     pub(crate) user: OnceLock<Arc<()>>,
-    /// It is a path of a disk, whose class rules it.
-    is_ruled: AtomicBool,
-    home: Mutex<Home>,
     connections: Mutex<Connections>,
     basis: Mutex<Option<Arc<PlanBasis>>>,
-    units: Mutex<HashMap<Lun, Arc<UnitState>>>,
+    pub(crate) units: Units,
+}
+
+/// What may be in flight.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    pub(crate) requests: Budget,
+    /// Places for what is asked of the session itself: what frees requests that are stuck must not wait
+    /// for them.
+    pub(crate) of_session: Budget,
+}
+
+/// The target and the unit that a session is for.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) target: Option<IscsiName>,
+    pub(crate) lun: Option<Lun>,
+    /// The unit serial number to insist on for that unit.
+    pub(crate) serial_number: Option<String>,
+}
+
+/// By what requests are made.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// What is done about requests that end badly or are late.
+    pub(crate) policy: RequestPolicy,
+    /// The most bytes of one command of a disk.
+    pub(crate) max_transfer: usize,
+    /// It is a path of a disk, whose class rules it.
+    is_ruled: AtomicBool,
+}
+
+/// How far a session has come, and what came of its login.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) phase: Published<SessionPhase>,
+    pub(crate) notices: Announcer,
+    pub(crate) terms: OnceLock<LoginResult>,
+    /// With what times its session may be reopened, once it has ended.
+    pub(crate) reopening: OnceLock<Reopening>,
+    home: Mutex<Home>,
+}
+
+/// What the connections bring to the target in time, bytes; the most that there is where nothing limits them.
+#[derive(Debug)]
+pub(crate) struct Lengths {
+    /// How long a write of a disk had better be.
+    pub(crate) write: AtomicU64,
+    /// How long a read of a disk had better be, until the connections have brought much.
+    pub(crate) read: AtomicU64,
+    /// The write data outstanding on a connection that the target takes in time, if it is slow.
+    pub(crate) of_slow_target: AtomicU64,
+}
+
+/// The units behind a session.
+#[derive(Debug)]
+pub(crate) struct Units {
+    pub(crate) unsettled: Unsettled,
+    /// What is being written to which unit, over all sessions of the initiator.
+    pub(crate) registry: Arc<UnitRegistry>,
+    states: Mutex<HashMap<Lun, Arc<UnitState>>>,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        let [write, read, of_slow_target] = [u64::MAX; 3].map(AtomicU64::new);
+        Self { write, read, of_slow_target }
+    }
 }
 
 impl Shared {
@@ -112,40 +155,44 @@ impl Shared {
         key: HeldKey,
         options: &Options,
         connections: u16,
-        unit_registry: Arc<UnitRegistry>,
+        registry: Arc<UnitRegistry>,
     ) -> Self {
         Self {
-            budget,
-            session_requests: Budget::new(Options::MAX_SESSION_REQUESTS, 0),
-            target: url.target.clone(),
+            budgets: Budgets {
+                requests: budget,
+                of_session: Budget::new(Options::MAX_SESSION_REQUESTS, 0),
+            },
+            named: Named {
+                target: url.target.clone(),
+                lun: url.lun,
+                serial_number: url.serial_number.clone(),
+            },
             span: span(url, key.key),
             key,
-            lun: url.lun,
-            serial_number: url.serial_number.clone(),
-            max_transfer: options.max_transfer,
-            policy: policy_of(options, url),
-            phase: Published::new(SessionPhase::LoggingIn),
-            notices: Announcer::default(),
-            terms: OnceLock::new(),
-            reopening: OnceLock::new(),
-            unsettled: Unsettled::default(),
-            unit_registry,
-            longest_write: AtomicU64::new(u64::MAX),
-            longest_read: AtomicU64::new(u64::MAX),
-            limit_of_slow_target: AtomicU64::new(u64::MAX),
+            rules: Rules {
+                policy: policy_of(options, url),
+                max_transfer: options.in_flight.transfer,
+                is_ruled: AtomicBool::new(false),
+            },
+            course: Course {
+                phase: Published::new(SessionPhase::LoggingIn),
+                notices: Announcer::default(),
+                terms: OnceLock::new(),
+                reopening: OnceLock::new(),
+                home: Mutex::default(),
+            },
+            lengths: Lengths::default(),
             retries: AtomicU64::new(0),
             user: OnceLock::new(),
-            is_ruled: AtomicBool::new(false),
-            home: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),
             basis: Mutex::default(),
-            units: Mutex::default(),
+            units: Units { unsettled: Unsettled::default(), registry, states: Mutex::default() },
         }
     }
 
     /// From now on it is a path of a disk.
     pub(crate) fn rule_by_class(&self) {
-        self.is_ruled.store(true, Ordering::Relaxed);
+        self.rules.is_ruled.store(true, Ordering::Relaxed);
     }
 
     /// The rate at which its connections are to send at this time, if the class of a disk says so.
@@ -155,7 +202,7 @@ impl Shared {
 
     /// The class of the disk whose path it is.
     fn class(&self) -> Option<&TrafficClass> {
-        self.policy.class.as_ref().filter(|_| self.is_ruled.load(Ordering::Relaxed))
+        self.rules.policy.class.as_ref().filter(|_| self.rules.is_ruled.load(Ordering::Relaxed))
     }
 
     /// The time so far in which requests of its disk have waited in their class.
@@ -168,8 +215,8 @@ impl Shared {
         let mut limits = OwnLimits::default();
         let ceil = self.class().and_then(|class| class.ceil().bits_per_second());
         limits.rate = ceil.and_then(|ceil| Rate::from_bits_per_second(ceil).ok());
-        limits.requests = Some(self.budget.max_requests());
-        limits.bytes = Some(self.budget.max_bytes());
+        limits.requests = Some(self.budgets.requests.max_requests());
+        limits.bytes = Some(self.budgets.requests.max_bytes());
         limits
     }
 
@@ -180,15 +227,15 @@ impl Shared {
 
     /// A login is redirected; whether that is followed is not known yet.
     pub(crate) fn is_redirected(&self, is_permanent: bool) {
-        lock(&self.home).is_temporary = !is_permanent;
+        lock(&self.course.home).is_temporary = !is_permanent;
     }
 
     /// The first login has followed a redirection to this address.
     pub(crate) fn redirected(&self, address: &TargetAddress, note: Option<String>) {
-        if !matches!(self.phase.get(), SessionPhase::LoggingIn) {
+        if !matches!(self.course.phase.get(), SessionPhase::LoggingIn) {
             return;
         }
-        let mut home = lock(&self.home);
+        let mut home = lock(&self.course.home);
         home.note = note.or_else(|| home.note.take());
         home.is_left |= home.is_temporary;
         if !home.is_left {
@@ -198,12 +245,12 @@ impl Shared {
 
     /// What people are told of a redirection to another host.
     pub(crate) fn redirection_note(&self) -> Option<String> {
-        lock(&self.home).note.clone()
+        lock(&self.course.home).note.clone()
     }
 
     /// Where the target says that its portal has moved for good.
     pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
-        lock(&self.home).moved_to.clone()
+        lock(&self.course.home).moved_to.clone()
     }
 
     /// What the tuner has decided; `None` before the end of the login.
@@ -217,19 +264,19 @@ impl Shared {
 
     /// What is known of a unit; the same for all its handles.
     pub(crate) fn unit(&self, lun: Lun) -> Arc<UnitState> {
-        Arc::clone(lock(&self.units).entry(lun).or_default())
+        Arc::clone(lock(&self.units.states).entry(lun).or_default())
     }
 
     /// The same for a unit of which something is known already.
     pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
         let state = Arc::new(state);
-        lock(&self.units).insert(lun, Arc::clone(&state));
+        lock(&self.units.states).insert(lun, Arc::clone(&state));
         state
     }
 
     /// Why a request gets no answer any more.
     pub(crate) fn reason_of_end(&self) -> Error {
-        match self.phase.get() {
+        match self.course.phase.get() {
             SessionPhase::Ended(Err(error)) => error,
             SessionPhase::LoggingIn | SessionPhase::LoggedIn | SessionPhase::Ended(Ok(())) => {
                 Error::Closed
@@ -245,7 +292,7 @@ impl Shared {
             SessionPhase::Ended(Ok(())) => Some(Err(Error::Closed)),
             SessionPhase::Ended(Err(error)) => Some(Err(error.clone())),
         };
-        self.phase.find(result).await
+        self.course.phase.find(result).await
     }
 
     /// Waits for the end of the session.
@@ -254,7 +301,7 @@ impl Shared {
             SessionPhase::LoggingIn | SessionPhase::LoggedIn => None,
             SessionPhase::Ended(result) => Some(result.clone()),
         };
-        self.phase.find(result).await
+        self.course.phase.find(result).await
     }
 }
 

@@ -4,20 +4,21 @@
 //! gone or a busy disk look the same from here, and a connection that may still move is left alone. Once the path is known to
 //! swallow long packets, a connection that stands still on it is given up: the next one has shorter segments.
 
+use iscsi_pdu::Cid;
 use iscsi_session::TransportError;
 
-use super::Driver;
-use crate::driver::connector::Segments;
+use super::links::Links;
+use crate::driver::connector::{Reach, Segments};
 
-impl Driver {
-    /// Has the path of a connection tried that stands still, or gives the connection up.
-    pub(super) fn look_at_stalls(&mut self) {
-        let Some(start) = &self.start_trial else { return };
-        let Segments::AsKnown(limits) = &self.connector.segments else { return };
+impl Links {
+    /// Has the path of a connection tried that stands still; returns the connections to be given up. `awaited` bytes of
+    /// data are still to come.
+    pub(super) fn stalled(&self, reach: &Reach, awaited: usize) -> Vec<(Cid, TransportError)> {
         let mut lost = Vec::new();
+        let Some(start) = &reach.start_trial else { return lost };
+        let Segments::AsKnown(limits) = &reach.connector.segments else { return lost };
         for transport in self.transports.iter().filter(|transport| transport.is_logged_in) {
             let Some(tuner) = transport.tuner() else { continue };
-            let awaited = self.session.awaited_data();
             let Some(stall) = tuner.stall().filter(|stall| stall.may_be_of_path(awaited)) else {
                 continue;
             };
@@ -31,8 +32,6 @@ impl Driver {
                 start(turn);
             }
         }
-        for (cid, why) in lost {
-            self.lose(cid, why);
-        }
+        lost
     }
 }

@@ -1,7 +1,18 @@
-//! Each error's kind, and whose fault it is.
+//! Each error's kind, whose fault it is, and whether its cause may pass while a caller waits.
+//!
+//! | error | while a session is reopened | while a disk is opened |
+//! |---|---|---|
+//! | no connection, connection lost, no answer, login class 3 | may pass | may pass |
+//! | login class 2 but 0201: a target listens before its access list and its units are back | may pass | may pass |
+//! | login 0201, or a target that does not prove itself | some tries | some tries |
+//! | another unit at this portal | other portals only | ends |
+//! | another size or block size, fenced off | ends | ends |
+//! | a unit that is not there, or not ready | may pass | may pass |
+//! | wrong input, unsupported, broken protocol | may pass: it was right before | ends |
 
+use iscsi_multipath::reconnect::Outlook;
 use iscsi_pdu::RejectReason;
-use iscsi_pdu::scsi::Status;
+use iscsi_pdu::scsi::{SenseKey, Status};
 use iscsi_session::{SubmitError, TaskError};
 
 use crate::error::Error;
@@ -145,6 +156,54 @@ impl Error {
             | Self::Unsupported(_) => Fault::Target,
         }
     }
+
+    /// The outlook for a session that was there and is lost: all that was agreed on was right before.
+    pub(crate) fn outlook_of_reopening(&self) -> Outlook {
+        let is_of_unit = matches!(
+            self,
+            Self::CapacityChanged { .. } | Self::BlockSizeChanged { .. } | Self::Preempted { .. }
+        );
+        if is_of_unit {
+            return Outlook::Never;
+        }
+        if matches!(self, Self::DifferentUnits { .. }) {
+            return Outlook::OtherPortal;
+        }
+        if self.is_of_credentials() { Outlook::Credentials } else { Outlook::MayPass }
+    }
+
+    /// The outlook for a disk or a session that was not there yet.
+    pub(crate) fn outlook_of_opening(&self) -> Outlook {
+        match self.outlook_of_reopening() {
+            Outlook::MayPass if self.may_come() => Outlook::MayPass,
+            Outlook::Credentials => Outlook::Credentials,
+            Outlook::MayPass | Outlook::OtherPortal | Outlook::Never => Outlook::Never,
+        }
+    }
+
+    /// Whether the login failed because one side did not prove itself. A target that does not admit the initiator (0202)
+    /// has an access list, which may not be there yet.
+    pub(crate) fn is_of_credentials(&self) -> bool {
+        let Self::Login(failure) = self else { return false };
+        match failure.status() {
+            Some(status) => status == (2, 1),
+            None => failure.cause.is_authentication(),
+        }
+    }
+
+    /// Whether the target refused the login, for whatever reason (RFC 7143 §11.13.5).
+    pub(crate) fn is_refused_login(&self) -> bool {
+        matches!(self, Self::Login(failure) if failure.status().is_some())
+    }
+
+    fn may_come(&self) -> bool {
+        let is_not_ready = self.sense().is_some_and(|sense| sense.key == SenseKey::NotReady);
+        self.is_transient()
+            || self.is_refused_login()
+            || is_not_ready
+            || matches!(self, Self::UnitGone(_))
+            || self.kind() == ErrorKind::NotFound
+    }
 }
 
 const fn kind_of_submit(error: SubmitError) -> ErrorKind {
@@ -184,5 +243,45 @@ const fn kind_of_reject(reason: RejectReason) -> ErrorKind {
         | RejectReason::LONG_OPERATION_REJECT
         | RejectReason::DATA_DIGEST_ERROR => ErrorKind::Transient,
         _ => ErrorKind::Protocol,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::error::ConnectError;
+
+    /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that starts refuses for a while what it will take.
+    #[test]
+    fn log_18_a_refusal_may_pass_but_that_of_a_password_seldom_does() {
+        for (class, detail) in [(2, 0), (2, 2), (2, 3), (2, 4), (2, 6), (3, 0), (3, 1), (3, 2)] {
+            let error = Error::refused_login(class, detail);
+            assert_eq!(error.outlook_of_reopening(), Outlook::MayPass, "{error}");
+            assert_eq!(error.outlook_of_opening(), Outlook::MayPass, "{error}");
+        }
+        assert_eq!(Error::refused_login(2, 1).outlook_of_reopening(), Outlook::Credentials);
+        assert_eq!(Error::refused_login(2, 1).outlook_of_opening(), Outlook::Credentials);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_request_is_not_waited_for() {
+        for error in [Error::NoUnitNamed, Error::NoRuntime, Error::Unsupported("a key")] {
+            assert_eq!(error.outlook_of_opening(), Outlook::Never, "{error}");
+        }
+        let changed = Error::CapacityChanged { before: 1, now: 2 };
+        assert_eq!(changed.outlook_of_reopening(), Outlook::Never);
+        assert_eq!(changed.outlook_of_opening(), Outlook::Never);
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_waited_for() {
+        let address = "192.0.2.1:3260".parse().unwrap();
+        let host = "target.example".to_owned();
+        let unknown = ConnectError::HostUnknown { host, reason: "no address".to_owned() };
+        for error in [unknown.into(), ConnectError::Refused { address }.into()] {
+            let error: Error = error;
+            assert_eq!(error.outlook_of_opening(), Outlook::MayPass, "{error}");
+        }
     }
 }

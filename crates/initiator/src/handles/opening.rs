@@ -48,7 +48,7 @@ async fn patiently<'a, T>(
 ) -> Result<T, Error> {
     let options = node.options();
     let of_url = url.parameters.open_timeout.map(|s| Duration::from_secs(s.into()));
-    let patience = of_url.unwrap_or(options.open_timeout);
+    let patience = of_url.unwrap_or(options.waits.open_timeout);
     let mut back_off = options.advanced.reconnect_back_off(node.entropy());
     let mut credentials = CredentialTries::within(patience);
     let begun = Instant::now();

@@ -31,7 +31,7 @@ impl Paths {
 impl Supervisor {
     /// Whether the disk goes on though its last session has not come back, for this reason.
     pub(super) fn outlasts(&self, not_opened: &NotOpened) -> bool {
-        let on_timeout = self.opener.node.options().on_retry_timeout;
+        let on_timeout = self.opener.node.options().waits.on_retry_timeout;
         on_timeout == OnRetryTimeout::FailRequests && !not_opened.is_final
     }
 

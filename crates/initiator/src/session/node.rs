@@ -249,7 +249,7 @@ impl Node {
         let is_normal = matches!(config.kind, SessionKind::Normal { .. });
         let reach = Reach {
             connector: self.connector_as_known(),
-            reached,
+            reached: reached.map(Box::new),
             connections: self.options().connections_of(&config.kind),
             start_trial: is_normal.then(|| self.trial_starter(url)),
         };

@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
 use crate::state::segment_limits::{StartTrial, TrialTurn};
-use crate::url::{Url, UrlError, portal_name};
+use crate::url::{Url, UrlError};
 
 /// A long ping may take as long as it is waited for: that is decided here.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -142,7 +142,12 @@ impl Node {
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.key.isid)?;
         config.offer = config.offer.with_max_connections(1);
         config.timeouts = config.timeouts.with_nop_interval(None).with_nop_response(LIMIT);
-        let reach = Reach { connector, reached: Some(reached), connections: 1, start_trial: None };
+        let reach = Reach {
+            connector,
+            reached: Some(Box::new(reached)),
+            connections: 1,
+            start_trial: None,
+        };
         let session = self.start_over(reach, config, url, key, Budget::of(self.options()));
         session.logged_in().await?;
         let is_there = session.portal() == Some(&url.portal);
@@ -169,13 +174,4 @@ fn packet_of(info: &TcpInfo, address: SocketAddr) -> u32 {
 /// Where what does not arrive gets lost: what this end has sent is not acknowledged, or is and has no answer.
 fn way_of(info: &TcpInfo) -> Option<Way> {
     Some(if info.segments_in_flight? > 0 { Way::ToPeer } else { Way::FromPeer })
-}
-
-impl Session {
-    /// What is wrong on the path, if segments are kept short because of it.
-    pub(crate) fn path_note(&self) -> Option<String> {
-        let limit = self.shared.basis()?.measurement.segment_limit?;
-        let portal = self.portal().map(portal_name).unwrap_or_default();
-        Some(limit.explain(&portal))
-    }
 }

@@ -69,7 +69,7 @@ struct Place<'a> {
 impl Budget {
     /// What a session, or the sessions of a disk together, may have under way by the options.
     pub(crate) fn of(options: &Options) -> Self {
-        Self::new(options.requests(), options.max_bytes_in_flight)
+        Self::new(options.requests(), options.in_flight.bytes)
     }
 
     pub(crate) fn new(requests: usize, bytes: usize) -> Self {

@@ -43,10 +43,7 @@ use transmitter::{Next, Transmitter, Urgent};
 pub(crate) struct Connection {
     cid: Cid,
     state: ConnectionState,
-    /// When connect and login must be over.
-    login_deadline: Option<Instant>,
-    /// How often the login was redirected.
-    redirects: u8,
+    attempt: LoginAttempt,
     /// Boxed, since only few moments of a connection have one.
     login: Option<Box<Login>>,
     agreed: Option<Negotiated>,
@@ -60,6 +57,21 @@ pub(crate) struct Connection {
     pub(crate) transmitter: Transmitter,
 }
 
+/// What limits the login of a connection, however often it starts over.
+#[derive(Clone, Copy, Debug)]
+struct LoginAttempt {
+    /// When connect and login must be over.
+    deadline: Option<Instant>,
+    /// How often the target has redirected it.
+    redirects: u8,
+}
+
+impl LoginAttempt {
+    const fn new(deadline: Option<Instant>) -> Self {
+        Self { deadline, redirects: 0 }
+    }
+}
+
 /// What happens to a connection (RFC 7143 §8.1).
 impl Connection {
     /// A connection whose transport connection is being made.
@@ -67,8 +79,7 @@ impl Connection {
         Self {
             cid,
             state: ConnectionState::XptWait,
-            login_deadline,
-            redirects: 0,
+            attempt: LoginAttempt::new(login_deadline),
             login: None,
             agreed: None,
             failure: None,
@@ -96,19 +107,19 @@ impl Connection {
     /// # Errors
     /// When it has done so `limit` times.
     pub(crate) const fn redirected(&mut self, limit: u8) -> Result<(), SessionError> {
-        if self.redirects >= limit {
+        if self.attempt.redirects >= limit {
             return Err(SessionError::RedirectLoop);
         }
-        self.redirects += 1;
+        self.attempt.redirects += 1;
         Ok(())
     }
 
     /// The login starts over with a fresh transport connection, within the time that is left.
     pub(crate) fn login_restarted(&mut self) {
         *self = Self {
-            redirects: self.redirects,
+            attempt: self.attempt,
             transmitter: self.transmitter.restarted(),
-            ..Self::new(self.cid, self.login_deadline, self.liveness.last_progress())
+            ..Self::new(self.cid, None, self.liveness.last_progress())
         };
     }
 
@@ -116,7 +127,7 @@ impl Connection {
     pub(crate) fn logged_in(&mut self, outcome: LoggedIn) {
         self.state = ConnectionState::LoggedIn;
         self.login = None;
-        self.login_deadline = None;
+        self.attempt.deadline = None;
         self.stat_sn.begin(outcome.exp_stat_sn);
         self.agreed = Some(outcome.negotiated);
     }
@@ -196,12 +207,12 @@ impl Connection {
 
     /// The login has until then, since the process could not go on with it.
     pub(crate) const fn extend_login(&mut self, deadline: Instant) {
-        self.login_deadline = Some(deadline);
+        self.attempt.deadline = Some(deadline);
     }
 
     /// When connect and login must be over.
     pub(crate) const fn login_deadline(&self) -> Option<Instant> {
-        self.login_deadline
+        self.attempt.deadline
     }
 
     /// What was agreed; present in full feature phase.

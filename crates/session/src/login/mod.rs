@@ -101,6 +101,14 @@ struct Sent {
     continued: bool,
 }
 
+/// What this side has still to say by itself.
+#[derive(Clone, Copy, Debug)]
+struct Unsaid {
+    names: bool,
+    /// The proposals of the operational keys.
+    proposals: bool,
+}
+
 /// One login, request by request.
 #[derive(Debug)]
 pub(crate) struct Login {
@@ -108,12 +116,7 @@ pub(crate) struct Login {
     isid: Isid,
     stage: Stage,
     turn: Turn,
-    /// Whether the names are still to be said.
-    introduces: bool,
-    /// Whether the operational keys are still to be proposed.
-    proposes: bool,
-    /// Whether the text of this step ends with a proposal to go to the next stage.
-    transit: bool,
+    unsaid: Unsaid,
     outgoing: Outgoing,
     incoming: Incoming,
     exp_stat_sn: Option<StatSn>,
@@ -138,9 +141,7 @@ impl Login {
             isid: config.isid,
             stage,
             turn: Turn::Write,
-            introduces: true,
-            proposes: true,
-            transit: false,
+            unsaid: Unsaid { names: true, proposals: true },
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             exp_stat_sn: None,
@@ -165,7 +166,7 @@ impl Login {
         let limit = usize::try_from(declared.min(DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH))
             .unwrap_or(usize::MAX);
         let (segment, continued) = self.outgoing.next(limit);
-        let sent = Sent { transit: self.transit && !continued, continued };
+        let sent = Sent { transit: self.outgoing.proposes_transit() && !continued, continued };
         self.turn = Turn::Receive(sent);
         Some((self.request(sent), segment))
     }
@@ -232,20 +233,20 @@ impl Login {
 
     fn write_step(&mut self, config: &Config, entropy: &mut dyn Entropy) {
         let mut text = TextBuilder::new();
-        if std::mem::take(&mut self.introduces) {
+        if std::mem::take(&mut self.unsaid.names) {
             write_names(config, self.identity.leading, &mut text);
         }
-        self.transit = true;
+        let mut transit = true;
         if self.stage == Stage::SecurityNegotiation {
             if let (Some(exchange), Some(chap)) = (&mut self.chap, &config.chap) {
-                self.transit = exchange.wants_transit();
+                transit = exchange.wants_transit();
                 exchange.write(chap, entropy, &mut text);
             }
-        } else if std::mem::take(&mut self.proposes) {
+        } else if std::mem::take(&mut self.unsaid.proposals) {
             self.negotiation.write_proposals(&mut text);
         }
         self.negotiation.write_replies(&mut text);
-        self.outgoing = Outgoing::new(text.finish());
+        self.outgoing = Outgoing::new(text.finish(), transit);
     }
 
     fn check_header(&mut self, sent: Sent, response: &LoginResponse) -> Result<(), LoginError> {

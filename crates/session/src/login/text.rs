@@ -10,24 +10,33 @@ use super::error::{LoginError, NegotiationFault};
 
 /// The text of one step of the initiator, as far as it has not been sent.
 #[derive(Default)]
-pub(super) struct Outgoing(Bytes);
+pub(super) struct Outgoing {
+    rest: Bytes,
+    /// Whether the text ends with a proposal to go to the next stage.
+    transit: bool,
+}
 
 impl Outgoing {
-    pub(super) const fn new(text: Bytes) -> Self {
-        Self(text)
+    pub(super) const fn new(text: Bytes, transit: bool) -> Self {
+        Self { rest: text, transit }
+    }
+
+    /// Whether the text ends with a proposal to go to the next stage.
+    pub(super) const fn proposes_transit(&self) -> bool {
+        self.transit
     }
 
     /// The next data segment of at most `limit` bytes, and whether more must follow (the C bit).
     pub(super) fn next(&mut self, limit: usize) -> (Bytes, bool) {
-        let segment = self.0.split_to(self.0.len().min(limit));
-        (segment, !self.0.is_empty())
+        let segment = self.rest.split_to(self.rest.len().min(limit));
+        (segment, !self.rest.is_empty())
     }
 }
 
 impl fmt::Debug for Outgoing {
     /// Only the length: the text may hold a response to a challenge.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outgoing({} bytes)", self.0.len())
+        write!(f, "Outgoing({} bytes)", self.rest.len())
     }
 }
 
@@ -80,7 +89,7 @@ mod tests {
     /// LOG-29: no data segment exceeds the limit, and only the last one ends the text.
     #[test]
     fn log_29_outgoing_text_is_cut_at_the_limit() {
-        let mut text = Outgoing::new(Bytes::from_static(b"A=1\0B=2\0C"));
+        let mut text = Outgoing::new(Bytes::from_static(b"A=1\0B=2\0C"), false);
         assert_eq!(text.next(4), (Bytes::from_static(b"A=1\0"), true));
         assert_eq!(text.next(4), (Bytes::from_static(b"B=2\0"), true));
         assert_eq!(text.next(4), (Bytes::from_static(b"C"), false));

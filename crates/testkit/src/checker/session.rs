@@ -25,17 +25,27 @@ pub(super) struct SessionWatch {
     pub(super) tags: Tags,
     /// The logout that closes the session: over which connection it came, and its CmdSN.
     pub(super) closing: Option<(ConnId, u32)>,
-    next_cmd_sn: u32,
-    exp_cmd_sn: u32,
-    max_cmd_sn: u32,
-    ahead: BTreeSet<u32>,
-    refused: BTreeSet<u32>,
-    /// Numbers that were used on connections which are gone, by CID.
-    lost: BTreeMap<u16, Vec<u32>>,
+    numbers: CommandNumbers,
     /// CIDs that the initiator has asked to close, by the tag of the request.
     logouts: BTreeMap<u32, u16>,
     /// Whether a connection was cleaned up: what the target never saw comes over another one.
     cleaned: bool,
+}
+
+/// The `CmdSN`s of a session.
+#[derive(Debug, Default)]
+struct CommandNumbers {
+    /// The next one that the initiator has to use.
+    next: u32,
+    /// `ExpCmdSN` and `MaxCmdSN`, as the target has told them.
+    exp: u32,
+    max: u32,
+    /// Used before their turn, over several connections.
+    ahead: BTreeSet<u32>,
+    /// Not taken by the target, so that they may be used again.
+    refused: BTreeSet<u32>,
+    /// Used on connections which are gone, by CID.
+    lost: BTreeMap<u16, Vec<u32>>,
 }
 
 impl SessionWatch {
@@ -48,12 +58,12 @@ impl SessionWatch {
             joined: false,
             tags: Tags::default(),
             closing: None,
-            next_cmd_sn: outcome.cmd_sn,
-            exp_cmd_sn: response.exp_cmd_sn(),
-            max_cmd_sn: response.max_cmd_sn(),
-            ahead: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            lost: BTreeMap::new(),
+            numbers: CommandNumbers {
+                next: outcome.cmd_sn,
+                exp: response.exp_cmd_sn(),
+                max: response.max_cmd_sn(),
+                ..CommandNumbers::default()
+            },
             logouts: BTreeMap::new(),
             cleaned: false,
         }
@@ -73,7 +83,7 @@ impl SessionWatch {
     /// Sees that a connection is gone.
     pub(super) fn closed(&mut self, id: ConnId, cid: u16) {
         let numbers = self.tags.forget_connection(id);
-        self.lost.entry(cid).or_default().extend(numbers);
+        self.numbers.lost.entry(cid).or_default().extend(numbers);
     }
 
     /// The initiator asks to close one connection.
@@ -137,17 +147,17 @@ impl SessionWatch {
 
     /// `CmdSN`: in order, without gaps, within the window; immediate requests do not count.
     fn check_number(&mut self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
-        let (cmd_sn, next) = (pdu.cmd_sn(), self.next_cmd_sn);
+        let (cmd_sn, next) = (pdu.cmd_sn(), self.numbers.next);
         if pdu.immediate() {
             let current = self.joined || cmd_sn == next;
             return demand(breaches, current, "SEQ-03", || {
                 format!("immediate with CmdSN {cmd_sn}, the next is {next}: {pdu:?}")
             });
         }
-        let open = !before(self.max_cmd_sn, cmd_sn);
-        let max = self.max_cmd_sn;
+        let open = !before(self.numbers.max, cmd_sn);
+        let max = self.numbers.max;
         demand(breaches, open, "SEQ-06", || format!("CmdSN {cmd_sn} is beyond MaxCmdSN {max}"));
-        if self.refused.remove(&cmd_sn) {
+        if self.numbers.refused.remove(&cmd_sn) {
             return;
         }
         let rising = watch.last_cmd_sn.is_none_or(|last| before(last, cmd_sn));
@@ -161,20 +171,20 @@ impl SessionWatch {
     }
 
     fn take_number(&mut self, breaches: &mut Breaches, cmd_sn: u32) {
-        let next = self.next_cmd_sn;
-        let used = before(cmd_sn, next) || self.ahead.contains(&cmd_sn);
+        let next = self.numbers.next;
+        let used = before(cmd_sn, next) || self.numbers.ahead.contains(&cmd_sn);
         demand(breaches, !used, "SEQ-02", || format!("CmdSN {cmd_sn} was used before"));
         let gapless = self.joined || used || cmd_sn == next;
         demand(breaches, gapless, "SEQ-02", || format!("CmdSN {cmd_sn} follows {next} unused"));
         if used {
             return;
         }
-        self.ahead.insert(cmd_sn);
+        self.numbers.ahead.insert(cmd_sn);
         if !self.joined {
-            self.next_cmd_sn = cmd_sn;
+            self.numbers.next = cmd_sn;
         }
-        while self.ahead.remove(&self.next_cmd_sn) {
-            self.next_cmd_sn = self.next_cmd_sn.wrapping_add(1);
+        while self.numbers.ahead.remove(&self.numbers.next) {
+            self.numbers.next = self.numbers.next.wrapping_add(1);
         }
     }
 
@@ -226,11 +236,11 @@ impl SessionWatch {
         if before(max, exp.wrapping_sub(1)) {
             return;
         }
-        if before(self.exp_cmd_sn, exp) {
-            self.exp_cmd_sn = exp;
+        if before(self.numbers.exp, exp) {
+            self.numbers.exp = exp;
         }
-        if before(self.max_cmd_sn, max) {
-            self.max_cmd_sn = max;
+        if before(self.numbers.max, max) {
+            self.numbers.max = max;
         }
     }
 
@@ -241,7 +251,7 @@ impl SessionWatch {
         self.tags.end(pdu.itt(), id, stat_sn);
         let Some(Tag { refers: Some((tag, function)), lun, cmd_sn, .. }) = request else { return };
         // What waits for its turn is not carried out yet, and not ended either.
-        let first_left = if before(self.exp_cmd_sn, cmd_sn) { self.exp_cmd_sn } else { cmd_sn };
+        let first_left = if before(self.numbers.exp, cmd_sn) { self.numbers.exp } else { cmd_sn };
         match (function, pdu.response()) {
             (ABORT_TASK, 1) if self.is_early(tag) => self.tags.abort_refused(tag),
             (ABORT_TASK, 0 | 1) => self.tags.end(tag, id, stat_sn),
@@ -254,7 +264,7 @@ impl SessionWatch {
 
     /// Whether a command waits for its turn in the command order.
     fn is_early(&self, itt: u32) -> bool {
-        let is_early = |tag: &Tag| !tag.immediate && !before(tag.cmd_sn, self.exp_cmd_sn);
+        let is_early = |tag: &Tag| !tag.immediate && !before(tag.cmd_sn, self.numbers.exp);
         self.tags.get(itt).is_some_and(is_early)
     }
 
@@ -262,12 +272,13 @@ impl SessionWatch {
     /// one, with its number and tag (RFC 7143 §7.2.1, §11.14).
     fn learn_logout(&mut self, pdu: &Pdu) {
         let closed = self.logouts.remove(&pdu.itt()).filter(|_| pdu.response() <= 1);
-        let Some(numbers) = closed.map(|cid| self.lost.remove(&cid).unwrap_or_default()) else {
+        let Some(numbers) = closed.map(|cid| self.numbers.lost.remove(&cid).unwrap_or_default())
+        else {
             return;
         };
         self.cleaned = true;
-        let next = self.exp_cmd_sn;
-        self.refused.extend(numbers.into_iter().filter(|number| !before(*number, next)));
+        let next = self.numbers.exp;
+        self.numbers.refused.extend(numbers.into_iter().filter(|number| !before(*number, next)));
     }
 
     /// A refused request may be sent again with its number and tag (RFC 7143 §11.17.1).
@@ -288,7 +299,7 @@ impl SessionWatch {
         }
         self.tags.forget(itt);
         if first.to_be_bytes()[0] & 0x40 == 0 {
-            self.refused.insert(cmd_sn);
+            self.numbers.refused.insert(cmd_sn);
         }
     }
 }

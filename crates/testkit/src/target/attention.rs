@@ -38,10 +38,10 @@ impl Target {
     /// Replaces a unit like [`replace_unit`](Self::replace_unit), with another unit attention.
     pub fn replace_unit_and_tell(&mut self, number: u16, unit: Unit, attention: Sense) {
         let form = self.config.lun_form;
-        self.power_losses_told.retain(|(_, told), _| *told != number);
+        self.told.power_losses.retain(|(_, told), _| *told != number);
         for session in self.sessions.values_mut() {
-            session.know(number, &unit);
-            session.add_attention(number, attention);
+            session.attentions.know(number, &unit);
+            session.attentions.add(number, attention);
             if let Some(old) = self.config.units.get(&number) {
                 let tasks = session.tasks.values_mut();
                 for task in tasks.filter(|task| form.decode(task.lun) == Some(number)) {
@@ -63,7 +63,7 @@ impl Target {
         }
         for session in self.sessions.values_mut() {
             for number in self.config.units.keys() {
-                session.add_attention(*number, Sense::ACCESS_STATE_CHANGED);
+                session.attentions.add(*number, Sense::ACCESS_STATE_CHANGED);
             }
         }
     }
@@ -79,7 +79,7 @@ impl Target {
         let Some(port) = &self.config.port else { return Ok(()) };
         let changes = port.groups.set(parameters).map_err(Outcome::check)?;
         if let Some(session) = self.session_of(id) {
-            session.known_changes += changes;
+            session.attentions.known_changes += changes;
         }
         Ok(())
     }
@@ -91,9 +91,9 @@ impl Target {
         };
         let numbers: Vec<u16> = self.config.units.keys().copied().collect();
         let Some(session) = self.session_of(id) else { return };
-        if std::mem::replace(&mut session.known_changes, changes) != changes {
+        if std::mem::replace(&mut session.attentions.known_changes, changes) != changes {
             for number in numbers {
-                session.add_attention(number, Sense::ACCESS_STATE_CHANGED);
+                session.attentions.add(number, Sense::ACCESS_STATE_CHANGED);
             }
         }
     }
@@ -115,19 +115,20 @@ impl Target {
 
     /// What a new session has to be told, and what it knows.
     pub(super) fn prepare_attentions(&mut self, session: &mut Session) {
-        session.known_changes = self.config.port.as_ref().map_or(0, |port| port.groups.changes());
+        session.attentions.known_changes =
+            self.config.port.as_ref().map_or(0, |port| port.groups.changes());
         let registrant = self.registrant(session);
         for (number, unit) in &self.config.units {
-            session.know(*number, unit);
+            session.attentions.know(*number, unit);
             unit.reservations.forget_attentions(&registrant);
             if unit.behavior.nexus_per_session {
                 unit.reservations.orphan(&registrant);
             }
             let nexus = (session.nexus.clone(), *number);
-            let told = self.deferred_errors_told.entry(nexus);
+            let told = self.told.deferred_errors.entry(nexus);
             told.or_insert_with(|| unit.disk.deferred_errors());
             if unit.unit_attention {
-                session.add_attention(*number, Sense::RESET);
+                session.attentions.add(*number, Sense::RESET);
             }
         }
     }
@@ -161,18 +162,18 @@ impl Target {
             let losses = unit.disk.power_losses();
             let nexus = &session.nexus;
             let told = |told: &u64| *told == losses;
-            if losses > 0 && !self.power_losses_told.get(&(nexus.clone(), number)).is_some_and(told)
+            if losses > 0 && !self.told.power_losses.get(&(nexus.clone(), number)).is_some_and(told)
             {
-                self.power_losses_told.insert((nexus.clone(), number), losses);
-                session.know(number, unit);
-                session.attentions.remove(&number);
+                self.told.power_losses.insert((nexus.clone(), number), losses);
+                session.attentions.know(number, unit);
+                session.attentions.waiting.remove(&number);
                 let errors = unit.disk.deferred_errors();
-                self.deferred_errors_told.insert((session.nexus.clone(), number), errors);
+                self.told.deferred_errors.insert((session.nexus.clone(), number), errors);
                 return Err(Sense::RESET);
             }
-            session.learn(number, unit);
+            session.attentions.learn(number, unit);
         }
-        session.take_attention(number).map_or(Ok(()), Err)?;
+        session.attentions.take(number).map_or(Ok(()), Err)?;
         let nexus = session.nexus.clone();
         self.meet_reservation_attention(id, number)?;
         self.meet_deferred_error(nexus, number)
@@ -185,7 +186,7 @@ impl Target {
         if errors == 0 {
             return Ok(());
         }
-        let told = self.deferred_errors_told.insert((nexus, number), errors);
+        let told = self.told.deferred_errors.insert((nexus, number), errors);
         if told.is_some_and(|told| told < errors) {
             return Err(Sense::WRITE_ERROR.deferred());
         }

@@ -8,7 +8,7 @@ use super::connection::{Delayed, Outgoing};
 use super::node::{CommandRecord, Target};
 use super::read::ReadTransfer;
 use super::session::LateWork;
-use super::task::{Outcome, Task};
+use super::task::{Delays, Outcome, Task};
 use super::write::WriteTransfer;
 use crate::config::Presence;
 use crate::conn_id::ConnId;
@@ -53,7 +53,7 @@ impl Target {
     }
 
     fn scsi_command(&mut self, id: ConnId, pdu: &Pdu) {
-        self.commands.push(CommandRecord {
+        self.record.commands.push(CommandRecord {
             connection: id,
             lun: pdu.lun(),
             itt: pdu.itt(),
@@ -118,7 +118,7 @@ impl Target {
     /// a wrong byte.
     fn meet_faults(&mut self, task: &mut Task) -> Result<Option<u64>, Outcome> {
         let met = self.command_faults(task.connection, task.lun, task.cdb, &[]);
-        (task.delay, task.late) = (met.delay, met.late);
+        task.delays = Delays { answer: met.delay, execution: met.late };
         if met.breaks {
             self.close(task.connection);
         }
@@ -145,9 +145,9 @@ impl Target {
         }
         let is_of_blocks = matches!(source, Source::Disk { .. });
         let (id, itt) = (task.connection, task.itt);
-        task.late =
+        task.delays.execution =
             if is_of_blocks { self.next_execution_delay(task.simple) } else { Duration::ZERO };
-        let is_late = !task.late.is_zero();
+        let is_late = !task.delays.execution.is_zero();
         self.admit(task);
         if is_late {
             return self.put_off(id, itt, LateWork::Read(source));
@@ -178,8 +178,8 @@ impl Target {
 
     fn start_write(&mut self, mut task: Task, pdu: &Pdu, sink: Sink, length: u64) {
         task.length = length;
-        task.late += self.next_execution_delay(task.simple);
-        let sink = if task.late.is_zero() { sink } else { sink.put_off() };
+        task.delays.execution += self.next_execution_delay(task.simple);
+        let sink = if task.delays.execution.is_zero() { sink } else { sink.put_off() };
         let mut write = WriteTransfer::new(sink, task.edtl.min(clamp32(length)), pdu);
         if self.is_unexpected(task.connection, pdu) {
             write.failure = Some(Sense::UNEXPECTED_DATA);
@@ -268,7 +268,7 @@ impl Target {
             return;
         }
         let task = self.session_of(id).and_then(|session| session.tasks.get(&itt));
-        if met.is_ok() && task.is_some_and(|task| !task.late.is_zero()) {
+        if met.is_ok() && task.is_some_and(|task| !task.delays.execution.is_zero()) {
             return self.put_off(id, itt, LateWork::Write(write));
         }
         let finished = met.and_then(|()| self.finish(id, itt, lun, cdb, parameters));
@@ -288,8 +288,8 @@ impl Target {
         let Some((lun, cdb)) = unmap.map(|task| (task.lun, task.cdb)) else { return Ok(()) };
         let met = self.command_faults(id, lun, cdb, parameters);
         if let Some(task) = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt)) {
-            task.delay = met.delay;
-            task.late += met.late;
+            task.delays.answer = met.delay;
+            task.delays.execution += met.late;
         }
         if met.breaks {
             self.close(id);
@@ -401,13 +401,13 @@ impl Target {
     fn enqueue_or_hold(&mut self, id: ConnId, outgoing: Outgoing) {
         let itt = outgoing.itt();
         let task = self.session_of(id).and_then(|session| session.tasks.get(&itt));
-        let delay = task.map_or(Duration::ZERO, |task| task.delay);
-        if self.holding {
-            self.held.push((id, outgoing));
+        let delay = task.map_or(Duration::ZERO, |task| task.delays.answer);
+        if self.kept_back.holding {
+            self.kept_back.held.push((id, outgoing));
         } else if delay.is_zero() {
             self.enqueue(id, outgoing);
         } else {
-            self.delayed.push(Delayed::new(id, outgoing, delay));
+            self.kept_back.delayed.push(Delayed::new(id, outgoing, delay));
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use super::login::state::Login;
 use super::outbox::Outbox;
 use super::read::ReadTransfer;
-use super::tally::Tally;
+use super::tally::Tallies;
 use crate::conn_id::ConnId;
 use crate::frame::Framing;
 use crate::opcode::Opcode;
@@ -87,12 +87,17 @@ pub(crate) struct Connection {
     pub(crate) login_cmd_sn: u32,
     pub(crate) inbox: BytesMut,
     pub(crate) outbox: Outbox,
+    pub(crate) waiting: Waiting,
+    pub(crate) text: Option<TextExchange>,
+    pub(crate) tallies: Tallies,
+}
+
+/// What is still to be put into the outbox.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
     pub(crate) queue: VecDeque<Outgoing>,
     /// PDUs that a fault puts behind so many more.
     pub(crate) behind: Vec<(u32, Pdu)>,
-    pub(crate) text: Option<TextExchange>,
-    pub(crate) sent: Tally,
-    pub(crate) received: Tally,
 }
 
 impl Connection {
@@ -107,11 +112,9 @@ impl Connection {
             login_cmd_sn: 0,
             inbox: BytesMut::new(),
             outbox: Outbox::default(),
-            queue: VecDeque::new(),
-            behind: Vec::new(),
+            waiting: Waiting::default(),
             text: None,
-            sent: Tally::default(),
-            received: Tally::default(),
+            tallies: Tallies::default(),
         }
     }
 
@@ -122,8 +125,7 @@ impl Connection {
     /// Loses everything that is queued.
     pub(crate) fn cut(&mut self) {
         self.phase = Phase::Closed;
-        self.queue.clear();
-        self.behind.clear();
+        self.waiting = Waiting::default();
         self.inbox.clear();
     }
 }

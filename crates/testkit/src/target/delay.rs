@@ -14,12 +14,12 @@ impl Target {
     pub fn advance(&mut self, now: Instant) {
         self.catch_up();
         self.execute_late(now);
-        for waiting in &mut self.delayed {
+        for waiting in &mut self.kept_back.delayed {
             waiting.due.get_or_insert(now + waiting.delay);
         }
         let due = |waiting: &mut Delayed| waiting.due.is_some_and(|due| due <= now);
         for Delayed { connection, outgoing, .. } in
-            self.delayed.extract_if(.., due).collect::<Vec<_>>()
+            self.kept_back.delayed.extract_if(.., due).collect::<Vec<_>>()
         {
             self.enqueue(connection, outgoing);
         }
@@ -28,7 +28,7 @@ impl Target {
     /// When the next delayed answer of a connection is due.
     #[must_use]
     pub fn deadline(&self, id: ConnId) -> Option<Instant> {
-        let own = self.delayed.iter().filter(|waiting| waiting.connection == id);
+        let own = self.kept_back.delayed.iter().filter(|waiting| waiting.connection == id);
         own.filter_map(|waiting| waiting.due).min()
     }
 }

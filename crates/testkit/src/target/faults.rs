@@ -77,8 +77,8 @@ impl Target {
     /// Counts a PDU of the initiator and lets faults have it; `None` when it is lost.
     pub(super) fn receiving_faults(&mut self, id: ConnId, mut pdu: Pdu) -> Option<Pdu> {
         let code = pdu.header[0];
-        self.connections[id.0].received.count(code);
-        self.received_tally.count(code);
+        self.connections[id.0].tallies.received.count(code);
+        self.record.tallies.received.count(code);
         let faults = self.take_faults(id, |trigger, scope| {
             matches!(trigger, Trigger::Receiving(kind, number)
                 if scope.received.is_at(code, kind, number))
@@ -98,8 +98,8 @@ impl Target {
     /// Counts a PDU of the target; the faults that are due with it.
     pub(super) fn sending_faults(&mut self, id: ConnId, pdu: &Pdu) -> Vec<Fault> {
         let code = pdu.header[0];
-        self.connections[id.0].sent.count(code);
-        self.sent_tally.count(code);
+        self.connections[id.0].tallies.sent.count(code);
+        self.record.tallies.sent.count(code);
         self.take_faults(id, |trigger, scope| {
             matches!(trigger, Trigger::Sending(kind, number)
                 if scope.sent.is_at(code, kind, number))
@@ -109,7 +109,7 @@ impl Target {
     /// Closes a connection on which too many bytes have come; `partial` ones are no PDU yet.
     pub(super) fn cut_after_received(&mut self, id: ConnId, partial: usize) {
         let Some(connection) = self.connections.get(id.0) else { return };
-        let bytes = connection.received.bytes + partial as u64;
+        let bytes = connection.tallies.received.bytes + partial as u64;
         let due = self.take_faults(
             id,
             |trigger, _| matches!(trigger, Trigger::ReceivedBytes(limit) if bytes > limit),
@@ -121,7 +121,7 @@ impl Target {
 
     /// How many bytes too many are sent, when a fault limits them.
     pub(super) fn excess_sent(&mut self, id: ConnId) -> Option<u64> {
-        let sent = self.connections[id.0].sent.bytes;
+        let sent = self.connections[id.0].tallies.sent.bytes;
         let due = self.take_faults(
             id,
             |trigger, _| matches!(trigger, Trigger::SentBytes(limit) if sent >= limit),
@@ -188,8 +188,9 @@ impl Target {
             return Vec::new();
         }
         let connection = &self.connections[id.0];
-        let own = Scope { sent: &connection.sent, received: &connection.received };
-        let all = Scope { sent: &self.sent_tally, received: &self.received_tally };
+        let own = Scope { sent: &connection.tallies.sent, received: &connection.tallies.received };
+        let all =
+            Scope { sent: &self.record.tallies.sent, received: &self.record.tallies.received };
         let is_due = |fault: &mut Fault| match fault.connection {
             None => due(fault.trigger, &all),
             Some(number) => number == id.0 && due(fault.trigger, &own),

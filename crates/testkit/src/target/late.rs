@@ -41,7 +41,7 @@ impl Target {
         let Some(session) = self.session_of(id) else { return };
         let nexus = session.nexus.clone();
         let Some(task) = session.tasks.get_mut(&itt) else { return };
-        let (lun, cdb, delay) = (task.lun, task.cdb, task.late);
+        let (lun, cdb, delay) = (task.lun, task.cdb, task.delays.execution);
         let reached = task.unit.take().map(|unit| *unit);
         let number = self.config.lun_form.decode(lun);
         let unit = || number.and_then(|number| self.config.units.get(&number)).cloned();
@@ -67,8 +67,8 @@ impl Target {
         if delays.is_empty() || !is_simple {
             return Duration::ZERO;
         }
-        let delay = delays[self.put_off % delays.len()];
-        self.put_off = self.put_off.wrapping_add(1);
+        let delay = delays[self.counts.put_off % delays.len()];
+        self.counts.put_off = self.counts.put_off.wrapping_add(1);
         delay
     }
 

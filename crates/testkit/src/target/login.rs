@@ -104,10 +104,10 @@ impl Target {
     fn refuse_by_configuration(&mut self) -> Result<(), Refusal> {
         let behavior = &self.config.login;
         let Some((class, detail)) = behavior.refuse else { return Ok(()) };
-        if behavior.refuse_times > 0 && self.refused >= behavior.refuse_times {
+        if behavior.refuse_times > 0 && self.counts.refused >= behavior.refuse_times {
             return Ok(());
         }
-        self.refused += 1;
+        self.counts.refused += 1;
         Err(Refusal(class, detail))
     }
 

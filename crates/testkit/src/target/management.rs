@@ -24,7 +24,7 @@ const NOT_SUPPORTED: u8 = 5;
 
 impl Target {
     pub(super) fn task_management(&mut self, id: ConnId, pdu: &Pdu) {
-        self.functions = self.functions.wrapping_add(1);
+        self.record.functions = self.record.functions.wrapping_add(1);
         let code = match pdu.function() {
             ABORT_TASK => self.abort_task(id, pdu),
             ABORT_TASK_SET => self.abort_unit(id, pdu.lun()),
@@ -132,11 +132,11 @@ impl Target {
     pub(super) fn forget(&mut self, connections: &[ConnId], tag: u32) {
         let keeps =
             |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);
-        self.held.retain(|(id, outgoing)| keeps(*id, outgoing));
+        self.kept_back.held.retain(|(id, outgoing)| keeps(*id, outgoing));
         self.give_up(|late| late.itt == tag && connections.contains(&late.connection));
-        self.delayed.retain(|waiting| keeps(waiting.connection, &waiting.outgoing));
+        self.kept_back.delayed.retain(|waiting| keeps(waiting.connection, &waiting.outgoing));
         for id in connections {
-            self.connections[id.0].queue.retain(|outgoing| outgoing.itt() != tag);
+            self.connections[id.0].waiting.queue.retain(|outgoing| outgoing.itt() != tag);
         }
     }
 

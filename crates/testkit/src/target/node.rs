@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::connection::{Connection, Delayed, Outgoing, Phase};
 use super::session::{Late, Nexus, Session};
-use super::tally::Tally;
+use super::tally::Tallies;
 use super::task::Outcome;
 use crate::checker::{Checker, Violation};
 use crate::config::TargetConfig;
@@ -43,28 +43,56 @@ pub struct Target {
     pub(super) sessions: BTreeMap<u16, Session>,
     pub(super) next_tsih: u16,
     pub(super) checker: Checker,
+    pub(super) record: Record,
+    pub(super) outcomes: VecDeque<Outcome>,
+    pub(super) kept_back: KeptBack,
+    pub(super) late: Vec<Late>,
+    pub(super) told: Told,
+    pub(super) counts: Counts,
+    pub(super) seen_challenge: Option<Vec<u8>>,
+}
+
+/// What a test may ask for afterwards.
+#[derive(Debug, Default)]
+pub(super) struct Record {
     pub(super) commands: Vec<CommandRecord>,
     pub(super) received: Vec<(ConnId, Pdu)>,
     /// How many task management functions have been carried out.
     pub(super) functions: u32,
-    pub(super) sent_tally: Tally,
-    pub(super) received_tally: Tally,
-    pub(super) outcomes: VecDeque<Outcome>,
+    /// Of all connections.
+    pub(super) tallies: Tallies,
+}
+
+/// Answers that are sent later.
+#[derive(Debug, Default)]
+pub(super) struct KeptBack {
     pub(super) holding: bool,
+    /// Until the test releases them.
     pub(super) held: Vec<(ConnId, Outgoing)>,
+    /// Until a time has passed.
     pub(super) delayed: Vec<Delayed>,
-    pub(super) late: Vec<Late>,
-    /// How many losses of power each nexus was told of, by unit.
-    pub(super) power_losses_told: BTreeMap<(Nexus, u16), u64>,
-    /// How many deferred errors each nexus was told of, by unit.
-    pub(super) deferred_errors_told: BTreeMap<(Nexus, u16), u64>,
-    /// How far it has come in what ends commands of each unit.
-    pub(super) ends_seen: BTreeMap<u16, Seen>,
-    /// How many commands have had their turn among the configured delays of execution.
+}
+
+/// What each nexus was told of, by unit.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// How many losses of power.
+    pub(super) power_losses: BTreeMap<(Nexus, u16), u64>,
+    /// How many deferred errors.
+    pub(super) deferred_errors: BTreeMap<(Nexus, u16), u64>,
+    /// How far the target has come in what ends commands of each unit.
+    pub(super) ends: BTreeMap<u16, Seen>,
+}
+
+/// How often what the configuration counts has come.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Commands that have had their turn among the configured delays of execution.
     pub(super) put_off: usize,
+    /// Commands since the last ping.
     pub(super) since_ping: u32,
+    /// Logins that were refused.
     pub(super) refused: u32,
-    pub(super) seen_challenge: Option<Vec<u8>>,
 }
 
 impl Target {
@@ -77,22 +105,12 @@ impl Target {
             connections: Vec::new(),
             sessions: BTreeMap::new(),
             checker: Checker::default(),
-            commands: Vec::new(),
-            received: Vec::new(),
-            functions: 0,
-            sent_tally: Tally::default(),
-            received_tally: Tally::default(),
+            record: Record::default(),
             outcomes: VecDeque::new(),
-            holding: false,
-            held: Vec::new(),
-            delayed: Vec::new(),
+            kept_back: KeptBack::default(),
             late: Vec::new(),
-            power_losses_told: BTreeMap::new(),
-            deferred_errors_told: BTreeMap::new(),
-            ends_seen: BTreeMap::new(),
-            put_off: 0,
-            since_ping: 0,
-            refused: 0,
+            told: Told::default(),
+            counts: Counts::default(),
             seen_challenge: None,
         }
     }
@@ -119,7 +137,7 @@ impl Target {
     pub fn receive_from(&mut self, id: ConnId, stream: &mut BytesMut) {
         let mut rest = stream.len();
         while let Some(pdu) = self.next_pdu(id, stream) {
-            self.connections[id.0].received.bytes += (rest - stream.len()) as u64;
+            self.connections[id.0].tallies.received.bytes += (rest - stream.len()) as u64;
             rest = stream.len();
             self.cut_after_received(id, 0);
             self.handle(id, pdu);
@@ -143,7 +161,7 @@ impl Target {
     #[must_use]
     pub fn is_idle(&self, id: ConnId) -> bool {
         self.connections.get(id.0).is_none_or(|connection| {
-            let silent = connection.queue.is_empty() && connection.outbox.is_empty();
+            let silent = connection.waiting.queue.is_empty() && connection.outbox.is_empty();
             silent && matches!(connection.phase, Phase::Login(_) | Phase::FullFeature)
         })
     }
@@ -163,27 +181,27 @@ impl Target {
     /// The SCSI commands in the order in which they were started.
     #[must_use]
     pub fn commands(&self) -> &[CommandRecord] {
-        &self.commands
+        &self.record.commands
     }
 
     /// The PDUs of the initiators, when the configuration says to record them.
     #[must_use]
     pub fn received(&self) -> &[(ConnId, Pdu)] {
-        &self.received
+        &self.record.received
     }
 
     /// Returns the number of PDUs with this operation code that have been sent, on all connections: the number
     /// of the next one, as [`Fault::sending`](crate::fault::Fault::sending) counts them.
     #[must_use]
     pub fn sent(&self, opcode: Opcode) -> u32 {
-        self.sent_tally.of(opcode)
+        self.record.tallies.sent.of(opcode)
     }
 
     /// Returns the number of task management functions that the target has carried out, answered or
     /// not.
     #[must_use]
     pub const fn functions_carried_out(&self) -> u32 {
-        self.functions
+        self.record.functions
     }
 
     /// The disk behind a unit number.
@@ -230,19 +248,19 @@ impl Target {
 
     /// Keeps read data and SCSI responses back until [`Target::release`].
     pub fn hold(&mut self) {
-        self.holding = true;
+        self.kept_back.holding = true;
     }
 
     /// Holds nothing more back; what is held stays so until [`Self::release`].
     pub fn resume(&mut self) {
-        self.holding = false;
+        self.kept_back.holding = false;
     }
 
     /// Sends what was held back.
     pub fn release(&mut self) {
         self.catch_up();
-        self.holding = false;
-        for (id, outgoing) in std::mem::take(&mut self.held) {
+        self.kept_back.holding = false;
+        for (id, outgoing) in std::mem::take(&mut self.kept_back.held) {
             self.enqueue(id, outgoing);
         }
     }
@@ -295,7 +313,7 @@ impl Target {
         let Some(pdu) = self.receiving_faults(id, pdu) else { return };
         self.checker.from_initiator(id, &pdu);
         if self.config.record {
-            self.received.push((id, pdu.clone()));
+            self.record.received.push((id, pdu.clone()));
         }
         match &self.connections[id.0].phase {
             Phase::Login(_) => self.login(id, &pdu),
@@ -324,8 +342,8 @@ impl Target {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let tsih = connection.session;
         connection.cut();
-        self.held.retain(|(held, _)| *held != id);
-        self.delayed.retain(|waiting| waiting.connection != id);
+        self.kept_back.held.retain(|(held, _)| *held != id);
+        self.kept_back.delayed.retain(|waiting| waiting.connection != id);
         self.checker.closed(id);
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         session.forget_connection(id);
@@ -343,7 +361,7 @@ impl Target {
         if let Some(connection) = self.connections.get_mut(id.0)
             && !connection.is_closed()
         {
-            connection.queue.push_back(outgoing);
+            connection.waiting.queue.push_back(outgoing);
         }
     }
 

@@ -49,9 +49,9 @@ impl Target {
     }
 
     pub(super) fn count_for_ping(&mut self, id: ConnId) {
-        self.since_ping += 1;
-        if self.since_ping == self.config.ping_every {
-            self.since_ping = 0;
+        self.counts.since_ping += 1;
+        if self.counts.since_ping == self.config.ping_every {
+            self.counts.since_ping = 0;
             self.ping(id, 0);
         }
     }

@@ -24,7 +24,7 @@ impl Target {
         }
         self.give_up_of_unit(number);
         let others = self.sessions.iter_mut().filter(|(tsih, _)| Some(**tsih) != own);
-        others.for_each(|(_, session)| session.add_attention(number, Sense::UNIT_RESET));
+        others.for_each(|(_, session)| session.attentions.add(number, Sense::UNIT_RESET));
     }
 
     /// Another initiator clears the task set of a unit (CLEAR TASK SET): commands end as by a reset. Without
@@ -40,7 +40,7 @@ impl Target {
             let had_tasks = self.end_tasks_for_another(tsih, number);
             let is_silent = had_tasks && !self.tells_of_aborts(number);
             if let Some(session) = self.sessions.get_mut(&tsih).filter(|_| is_silent) {
-                session.add_attention(number, Sense::COMMANDS_CLEARED);
+                session.attentions.add(number, Sense::COMMANDS_CLEARED);
             }
         }
         self.give_up_of_unit(number);
@@ -81,9 +81,15 @@ impl Target {
 
     /// How many R2Ts or Data-Ins have gone out for a task (RFC 7143 §11.4.8).
     fn numbered(&mut self, id: ConnId, itt: u32) -> u32 {
-        let delayed = self.delayed.iter().filter(|it| it.connection == id).map(|it| &it.outgoing);
-        let held = self.held.iter().filter(|(held, _)| *held == id).map(|(_, outgoing)| outgoing);
-        let waiting = delayed.chain(held).chain(&self.connections[id.0].queue);
+        let delayed =
+            self.kept_back.delayed.iter().filter(|it| it.connection == id).map(|it| &it.outgoing);
+        let held = self
+            .kept_back
+            .held
+            .iter()
+            .filter(|(held, _)| *held == id)
+            .map(|(_, outgoing)| outgoing);
+        let waiting = delayed.chain(held).chain(&self.connections[id.0].waiting.queue);
         let mut own = waiting.filter(|outgoing| outgoing.itt() == itt);
         let answer = own.find_map(Outgoing::numbered);
         let late = self.late.iter().find(|late| late.connection == id && late.itt == itt);

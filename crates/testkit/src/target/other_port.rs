@@ -32,7 +32,7 @@ impl Target {
 
     fn next_end(&mut self) -> Option<(u16, End)> {
         self.config.units.iter().find_map(|(number, unit)| {
-            let seen = self.ends_seen.entry(*number).or_insert_with(|| unit.ends.all_seen());
+            let seen = self.told.ends.entry(*number).or_insert_with(|| unit.ends.all_seen());
             if !seen.is_of(&unit.ends) {
                 *seen = unit.ends.all_seen();
             }

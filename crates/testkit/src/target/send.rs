@@ -31,7 +31,7 @@ impl Target {
         }
         let Some(connection) = self.connections.get_mut(id.0) else { return Vec::new() };
         let pieces = connection.outbox.take();
-        if matches!(connection.phase, Phase::Closing) && connection.queue.is_empty() {
+        if matches!(connection.phase, Phase::Closing) && connection.waiting.queue.is_empty() {
             self.close(id);
         }
         pieces
@@ -39,7 +39,7 @@ impl Target {
 
     fn next_outgoing(&mut self, id: ConnId) -> Option<Pdu> {
         let interleave = self.config.data_in.interleave;
-        let queue = &mut self.connections.get_mut(id.0)?.queue;
+        let queue = &mut self.connections.get_mut(id.0)?.waiting.queue;
         let mut read = match queue.pop_front()? {
             Outgoing::Pdu(pdu) => return Some(pdu),
             Outgoing::Read(read) => read,
@@ -75,7 +75,7 @@ impl Target {
 
     /// Puts what a fault held back, when enough has gone before it.
     fn put_those_behind(&mut self, id: ConnId) {
-        let behind = &mut self.connections[id.0].behind;
+        let behind = &mut self.connections[id.0].waiting.behind;
         behind.iter_mut().for_each(|(more, _)| *more = more.saturating_sub(1));
         let due: Vec<_> = behind.extract_if(.., |(more, _)| *more == 0).collect();
         due.iter().for_each(|(_, pdu)| self.put(id, pdu));
@@ -128,7 +128,7 @@ impl Target {
                 self.put(id, &other);
                 return true;
             }
-            Effect::Behind(more) => self.connections[id.0].behind.push((more, pdu.clone())),
+            Effect::Behind(more) => self.connections[id.0].waiting.behind.push((more, pdu.clone())),
             Effect::SkipStatSn(count) => {
                 pdu.set_u32(24, pdu.stat_sn().wrapping_add(count));
                 let connection = &mut self.connections[id.0];
@@ -180,7 +180,7 @@ impl Target {
         let framing = if login { Framing::PLAIN } else { connection.framing };
         let before = connection.outbox.len();
         connection.outbox.put(framing, pdu);
-        connection.sent.bytes += (connection.outbox.len() - before) as u64;
+        connection.tallies.sent.bytes += (connection.outbox.len() - before) as u64;
         self.cut_after_sent(id);
     }
 

@@ -83,13 +83,50 @@ pub(crate) struct Session {
     plugged: BTreeSet<u32>,
     pub(crate) tasks: BTreeMap<u32, Task>,
     pub(crate) connections: Vec<ConnId>,
-    /// Unit attentions that wait to be reported, by unit.
-    pub(crate) attentions: BTreeMap<u16, VecDeque<Sense>>,
+    pub(crate) attentions: Attentions,
+    next_ttt: u32,
+}
+
+/// The unit attentions of a session, and what it knows, so that it needs none.
+#[derive(Debug, Default)]
+pub(crate) struct Attentions {
+    /// Those that wait to be reported, by unit.
+    pub(crate) waiting: BTreeMap<u16, VecDeque<Sense>>,
     /// What of a unit had changed when the session last knew it.
     known: BTreeMap<u16, Changes>,
     /// How many changes of the array's ports the session knows of.
     pub(crate) known_changes: u64,
-    next_ttt: u32,
+}
+
+impl Attentions {
+    /// Has the next command for a unit meet this unit attention, unless it waits already.
+    pub(crate) fn add(&mut self, number: u16, sense: Sense) {
+        let waiting = self.waiting.entry(number).or_default();
+        if !waiting.contains(&sense) {
+            waiting.push_back(sense);
+        }
+    }
+
+    pub(crate) fn take(&mut self, number: u16) -> Option<Sense> {
+        self.waiting.get_mut(&number)?.pop_front()
+    }
+
+    /// The session knows what a unit is like, or will ask for it.
+    pub(crate) fn know(&mut self, number: u16, unit: &Unit) {
+        self.known.insert(number, unit.disk.changes());
+    }
+
+    /// Lets the session meet what has changed of a unit since it knew it.
+    pub(crate) fn learn(&mut self, number: u16, unit: &Unit) {
+        let now = unit.disk.changes();
+        let Some(known) = self.known.insert(number, now) else { return };
+        if known.modes != now.modes {
+            self.add(number, Sense::MODE_CHANGED);
+        }
+        if known.resizes != now.resizes {
+            self.add(number, Sense::CAPACITY_CHANGED);
+        }
+    }
 }
 
 impl Session {
@@ -105,39 +142,8 @@ impl Session {
             plugged: BTreeSet::new(),
             tasks: BTreeMap::new(),
             connections: Vec::new(),
-            attentions: BTreeMap::new(),
-            known: BTreeMap::new(),
-            known_changes: 0,
+            attentions: Attentions::default(),
             next_ttt: ttt,
-        }
-    }
-
-    /// Has the next command for a unit meet this unit attention, unless it waits already.
-    pub(crate) fn add_attention(&mut self, number: u16, sense: Sense) {
-        let waiting = self.attentions.entry(number).or_default();
-        if !waiting.contains(&sense) {
-            waiting.push_back(sense);
-        }
-    }
-
-    pub(crate) fn take_attention(&mut self, number: u16) -> Option<Sense> {
-        self.attentions.get_mut(&number)?.pop_front()
-    }
-
-    /// The session knows what a unit is like, or will ask for it.
-    pub(crate) fn know(&mut self, number: u16, unit: &Unit) {
-        self.known.insert(number, unit.disk.changes());
-    }
-
-    /// Has the session meet what has changed of a unit since it knew it.
-    pub(crate) fn learn(&mut self, number: u16, unit: &Unit) {
-        let now = unit.disk.changes();
-        let Some(known) = self.known.insert(number, now) else { return };
-        if known.modes != now.modes {
-            self.add_attention(number, Sense::MODE_CHANGED);
-        }
-        if known.resizes != now.resizes {
-            self.add_attention(number, Sense::CAPACITY_CHANGED);
         }
     }
 

@@ -12,6 +12,13 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
 }
 
+/// Both directions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tallies {
+    pub(crate) sent: Tally,
+    pub(crate) received: Tally,
+}
+
 impl Tally {
     /// Counts one PDU.
     pub(crate) fn count(&mut self, code: u8) {

@@ -21,12 +21,18 @@ pub(crate) struct Task {
     pub(crate) length: u64,
     pub(crate) write: Option<WriteTransfer>,
     pub(crate) outcome: Outcome,
-    /// How late its read data and its status go out.
-    pub(crate) delay: Duration,
-    /// How late it is executed, once its data have come.
-    pub(crate) late: Duration,
+    pub(crate) delays: Delays,
     /// The unit that it has reached, where another one has taken its place.
     pub(crate) unit: Option<Box<Unit>>,
+}
+
+/// How late a command is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delays {
+    /// Of its read data and its status.
+    pub(crate) answer: Duration,
+    /// Of its execution, once its data have come.
+    pub(crate) execution: Duration,
 }
 
 impl Task {
@@ -42,8 +48,7 @@ impl Task {
             length: 0,
             write: None,
             outcome: Outcome::GOOD,
-            delay: Duration::ZERO,
-            late: Duration::ZERO,
+            delays: Delays::default(),
             unit: None,
         }
     }

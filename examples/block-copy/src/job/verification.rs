@@ -12,38 +12,38 @@ use crate::error::Error;
 use crate::handle::Phase;
 use crate::stop::Stop;
 
-impl Job<'_> {
+impl Unverified {
     /// Reads back what was copied, `bytes` in all, and compares it, if that is asked for; whether it was.
     pub(super) async fn verify(
-        &self,
-        unverified: Unverified,
+        self,
+        job: &Job<'_>,
         bytes: u64,
         stop: &Stop,
     ) -> Result<bool, Error> {
-        let destination = self.ends.to_destination();
-        let Unverified { covered, checksums, earlier } = unverified;
-        let (verify, is_enough) = match (self.args.content.verify, checksums, &self.digests) {
+        let destination = job.ends.to_destination();
+        let Self { covered, checksums, earlier } = self;
+        let (verify, is_enough) = match (job.args.content.verify, checksums, &job.digests) {
             (VerifyMode::Digests, _, Some(file)) => {
                 // What was kept is what shall hold, so it is read from there.
-                let known = delta::load(file.path(), &self.ends).await?;
+                let known = delta::load(file.path(), &job.ends).await?;
                 let ranges = known.ranges();
                 let is_enough = covered.iter().all(|range| ranges.contains(&range));
                 (Verify::by_digests(&destination, known), is_enough)
             }
             (VerifyMode::Read, Some(sums), _) => {
-                let verify = Verify::new(self.ends.to_source(), &destination, sums);
+                let verify = Verify::new(job.ends.to_source(), &destination, sums);
                 (verify.map(|verify| verify.with_earlier(earlier)), true)
             }
             (VerifyMode::None | VerifyMode::Read | VerifyMode::Digests, _, _) => return Ok(false),
         };
         let verify = verify.map_err(|_| NO_WAY_BACK)?;
-        self.handle.follow(Phase::Verifying, verify.control());
-        let verified = compare(verify, self.args, &self.ends, self.lines.clone(), stop).await;
+        job.handle.follow(Phase::Verifying, verify.control());
+        let verified = compare(verify, job.args, &job.ends, job.lines.clone(), stop).await;
         if let Err(Error::Mismatch { .. }) = verified {
-            if let Some(resumption) = &self.resumption {
+            if let Some(resumption) = &job.resumption {
                 resumption.forget().await;
             }
-            if let Some(digests) = &self.digests {
+            if let Some(digests) = &job.digests {
                 delta::forget(digests).await?;
             }
         }

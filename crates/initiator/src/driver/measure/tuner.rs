@@ -64,28 +64,52 @@ pub(crate) struct Tuner {
     limits: Limits,
     measurement: Measurement,
     plan: Plan,
+    on_socket: OnSocket,
+    activity: Activity,
+    learning: Learning,
+    request_limits: RequestLimits,
+    /// Where the connection leads.
+    address: SocketAddr,
+    stalls: Stalls,
+    /// What readings are given with; made anew when something in it changes.
+    basis: Option<Arc<PlanBasis>>,
+}
+
+/// What is set on the socket of a connection.
+#[derive(Debug, Default)]
+struct OnSocket {
     granted: Granted,
     interface: Option<Interface>,
-    activity: Activity,
+    /// Whether the plan is set.
+    is_applied: bool,
+    /// The rate at which the connection is to send.
+    pacing_rate: Option<Rate>,
+}
+
+/// What the link shows of itself while it is used.
+#[derive(Debug)]
+struct Learning {
     /// Intervals since something was learnt.
     polls: u32,
     /// The last reading that something was learnt from, and when that was.
     learnt: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
     loss: LossDetector,
-    write_limit: WriteLimit,
-    read_limit: ReadLimit,
-    /// Where the connection leads.
-    address: SocketAddr,
-    stall_watch: StallWatch,
-    /// How the connection stood still at the last look.
-    stall: Option<Stall>,
-    /// Whether the plan is set on a connection.
-    is_applied: bool,
-    /// The rate at which the connection is to send.
-    pacing_rate: Option<Rate>,
-    /// What readings are given with; made anew when something in it changes.
-    basis: Option<Arc<PlanBasis>>,
+}
+
+/// How much data the connection brings in time.
+#[derive(Debug, Default)]
+struct RequestLimits {
+    write: WriteLimit,
+    read: ReadLimit,
+}
+
+/// Whether the connection stands still.
+#[derive(Debug, Default)]
+struct Stalls {
+    watch: StallWatch,
+    /// How it stood still at the last look.
+    last: Option<Stall>,
 }
 
 impl Tuner {
@@ -105,20 +129,17 @@ impl Tuner {
             limits,
             measurement,
             plan,
-            granted: Granted::default(),
-            interface: None,
+            on_socket: OnSocket::default(),
             activity: Activity::default(),
-            polls: 0,
-            learnt: None,
-            link: LinkEstimator::new(EstimatorWindow::CONNECTION),
-            loss: LossDetector::default(),
-            write_limit: WriteLimit::default(),
-            read_limit: ReadLimit::default(),
+            learning: Learning {
+                polls: 0,
+                learnt: None,
+                link: LinkEstimator::new(EstimatorWindow::CONNECTION),
+                loss: LossDetector::default(),
+            },
+            request_limits: RequestLimits::default(),
             address,
-            stall_watch: StallWatch::default(),
-            stall: None,
-            is_applied: false,
-            pacing_rate: None,
+            stalls: Stalls::default(),
             basis: None,
         }
     }
@@ -141,12 +162,12 @@ impl Tuner {
 
     /// Sets the plan on the socket.
     pub(crate) fn apply(&mut self, socket: &dyn Socket) {
-        self.granted = socket.apply(&self.plan);
-        self.is_applied = true;
-        for refusal in &self.granted.refused {
+        self.on_socket.granted = socket.apply(&self.plan);
+        self.on_socket.is_applied = true;
+        for refusal in &self.on_socket.granted.refused {
             tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
         }
-        self.interface = socket.interface();
+        self.on_socket.interface = socket.interface();
         self.basis = None;
     }
 
@@ -174,10 +195,10 @@ impl Tuner {
 
     /// Limits the rate at which the connection sends, or lifts the limit.
     pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Rate>) {
-        if self.pacing_rate == rate {
+        if self.on_socket.pacing_rate == rate {
             return;
         }
-        self.pacing_rate = rate;
+        self.on_socket.pacing_rate = rate;
         // The class keeps its ceil without it.
         if let Err(error) = socket.limit_pacing(rate) {
             tracing::debug!(%error, "the rate of the connection cannot be limited");
@@ -186,7 +207,7 @@ impl Tuner {
 
     /// Whether it is this limit that the connection has reached.
     fn is_paced(&self, info: &TcpInfo) -> bool {
-        let rates = self.pacing_rate.zip(info.delivery_rate);
+        let rates = self.on_socket.pacing_rate.zip(info.delivery_rate);
         let bits = |rate: Rate| rate.bits_per_second();
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
@@ -201,13 +222,13 @@ impl Tuner {
         now: Instant,
     ) {
         let Ok(info) = socket.tcp_info() else { return };
-        self.loss.watch_queue(&info);
+        self.learning.loss.watch_queue(&info);
         self.observe_limits(&info, progress, now);
-        self.stall = self.stall_watch.observe(&info, now);
+        self.stalls.last = self.stalls.watch.observe(&info, now);
         self.count(&info, look, is_blocked);
-        self.polls = self.polls.saturating_add(look.intervals);
-        if self.polls >= INTERVALS_PER_READING {
-            self.polls = 0;
+        self.learning.polls = self.learning.polls.saturating_add(look.intervals);
+        if self.learning.polls >= INTERVALS_PER_READING {
+            self.learning.polls = 0;
             self.adapt(socket, |tuner| tuner.learn(&info, now));
         }
     }
@@ -258,7 +279,7 @@ impl Tuner {
 
     /// For so long there was no request, and the kernel was not asked; for a part of that time requests waited in their class.
     pub(crate) fn rested(&mut self, time: Duration, in_class: Duration, now: Instant) {
-        self.stall_watch.rested(now);
+        self.stalls.watch.rested(now);
         let polls = intervals_of(time);
         let of_class = intervals_of(in_class).min(polls);
         self.activity.class = self.activity.class.saturating_add(of_class);
@@ -273,14 +294,14 @@ impl Tuner {
     /// How the connection stood still at the last look, if it is one whose path may swallow its segments: not one within
     /// this host.
     pub(crate) fn stall(&self) -> Option<Stall> {
-        self.stall.filter(|_| !self.address.ip().is_loopback())
+        self.stalls.last.filter(|_| !self.address.ip().is_loopback())
     }
 
     /// What the link shows of itself while it is used.
     fn learn(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
         self.estimate(info, now);
-        self.measurement.loss = self.loss.observe(info, self.copes_with_loss());
+        self.measurement.loss = self.learning.loss.observe(info, self.copes_with_loss());
         self.plan_again();
     }
 
@@ -288,23 +309,24 @@ impl Tuner {
     /// alone set the rate.
     fn estimate(&mut self, info: &TcpInfo, now: Instant) {
         if let Some(rtt) = Rtt::of_tcp(info) {
-            self.link.observe_round_trip(rtt.min, now);
+            self.learning.link.observe_round_trip(rtt.min, now);
         }
         let sent = info.delivery_rate.map(|rate| {
             let is_sender_limited = info.delivery_rate_app_limited != Some(false);
             RateSample::new(rate).app_limited(is_sender_limited || !info.has_queue(None, rate))
         });
-        let arrived = self.learnt.and_then(|(earlier, at)| {
+        let arrived = self.learning.learnt.and_then(|(earlier, at)| {
             let time = now.saturating_duration_since(at);
             let has_queue = info.has_queue_of_arrivals(&earlier, time);
             Some(RateSample::new(info.arrival_since(&earlier, time)?).app_limited(!has_queue))
         });
         for sample in [sent, arrived].into_iter().flatten() {
-            self.link.observe_rate(&sample, now);
+            self.learning.link.observe_rate(&sample, now);
         }
-        self.learnt = Some((*info, now));
-        self.measurement.bandwidth = self.link.rate();
-        if let (Some(rtt), Some(min)) = (&mut self.measurement.rtt, self.link.round_trip()) {
+        self.learning.learnt = Some((*info, now));
+        self.measurement.bandwidth = self.learning.link.rate();
+        if let (Some(rtt), Some(min)) = (&mut self.measurement.rtt, self.learning.link.round_trip())
+        {
             rtt.min = min;
         }
     }
@@ -321,41 +343,41 @@ impl Tuner {
 
     fn observe_limits(&mut self, info: &TcpInfo, progress: (u64, u64), now: Instant) {
         let (outstanding, concluded) = progress;
-        self.write_limit.observe(info, now);
-        self.write_limit.observe_target(outstanding, concluded, now);
-        self.read_limit.observe(info, now);
+        self.request_limits.write.observe(info, now);
+        self.request_limits.write.observe_target(outstanding, concluded, now);
+        self.request_limits.read.observe(info, now);
     }
 
     /// The read data that the connection may be waiting for by the last look at it, bytes, if that is less than the `max`
     /// that may be in flight at all.
     pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
-        self.read_limit.bytes(max)
+        self.request_limits.read.bytes(max)
     }
 
     /// How long a read had better be, bytes, until much has arrived.
     pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
-        self.read_limit.longest_read(max)
+        self.request_limits.read.longest_read(max)
     }
 
     /// The write data that the connection may have under way by the last look at it, bytes, if that is less than
     /// the `max` that may be under way at all.
     pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
-        self.write_limit.bytes(self.copes_with_loss(), max)
+        self.request_limits.write.bytes(self.copes_with_loss(), max)
     }
 
     /// How long a write had better be, bytes, if the link is slow for its length.
     pub(crate) fn longest_write(&self, max: u64) -> Option<u64> {
-        self.write_limit.longest_write(self.copes_with_loss(), max)
+        self.request_limits.write.longest_write(self.copes_with_loss(), max)
     }
 
     /// The write data outstanding that the target takes in time, bytes, if it is a slow one.
     pub(crate) const fn limit_of_slow_target(&self) -> Option<u64> {
-        self.write_limit.of_slow_target()
+        self.request_limits.write.of_slow_target()
     }
 
     /// Other connections have found the target slow.
     pub(crate) const fn hear_of_slow_target(&mut self, bytes: u64) {
-        self.write_limit.share(bytes);
+        self.request_limits.write.share(bytes);
     }
 
     /// Another connection over the same link has met losses that no queue explains.
@@ -364,7 +386,7 @@ impl Tuner {
     }
 
     fn believe(&mut self, loss: f64) {
-        self.measurement.loss = Some(self.loss.learn_of(loss));
+        self.measurement.loss = Some(self.learning.loss.learn_of(loss));
         self.plan_again();
     }
 
@@ -379,7 +401,7 @@ impl Tuner {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
         self.basis = None;
-        if !self.is_applied {
+        if !self.on_socket.is_applied {
             return;
         }
         let plan = &mut self.plan;
@@ -413,7 +435,8 @@ impl Tuner {
 
     /// The plan and what it stands on, for whoever asks.
     pub(crate) fn basis(&mut self) -> Arc<PlanBasis> {
-        let Self { limits, measurement, plan, granted, interface, basis, .. } = self;
+        let Self { limits, measurement, plan, on_socket, basis, .. } = self;
+        let OnSocket { granted, interface, .. } = on_socket;
         let basis = basis.get_or_insert_with(|| {
             Arc::new(PlanBasis {
                 limits: limits.clone(),
@@ -481,7 +504,7 @@ mod tests {
         let mut tuner =
             Tuner::within(limits, Tuning::default(), ([192, 0, 2, 1], 3260).into(), None);
         tuner.learn(&info(100, 0, 0), Instant::now());
-        tuner.is_applied = true;
+        tuner.on_socket.is_applied = true;
         tuner
     }
 
@@ -585,7 +608,7 @@ mod tests {
     #[test]
     fn loss_in_which_a_queue_had_a_part_asks_for_nothing() {
         let mut tuner = connected();
-        tuner.loss.watch_queue(&info(180, 1000, 5));
+        tuner.learning.loss.watch_queue(&info(180, 1000, 5));
         tuner.learn(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value, None);
         // What came before does not count for ever.
@@ -601,7 +624,7 @@ mod tests {
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
         assert!(tuner.copes_with_loss());
         // Its probes make queues, which do not explain what is lost.
-        tuner.loss.watch_queue(&info(180, 1000, 5));
+        tuner.learning.loss.watch_queue(&info(180, 1000, 5));
         tuner.learn(&info(100, 2000, 10), Instant::now());
         assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
     }

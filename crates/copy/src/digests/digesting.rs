@@ -1,0 +1,145 @@
+//! What a copy keeps of its digests while it runs.
+
+use std::io;
+
+use iscsi_block_device::RangeSet;
+
+use super::Digests;
+use super::delta::{Delta, Verdict};
+use super::file::DigestFile;
+use crate::ends::destination::Destination;
+use crate::engine::part::Part;
+use crate::error::CopyError;
+use crate::progress::{Event, Teller};
+use crate::survey::blocks::Block;
+
+/// The digests of a copy.
+#[derive(Debug)]
+pub(crate) struct Digesting {
+    pub(crate) delta: Delta,
+    pub(crate) file: DigestFile,
+    /// How far blocks were judged.
+    pub(crate) end: u64,
+    /// Zeros that were judged, and waited until the destination had told where it has some.
+    pub(crate) judged_zeros: RangeSet,
+    /// What may be sent when the lines that are not saved yet are saved.
+    pub(crate) held: Vec<Part>,
+    /// What may be sent when the lines that are being saved are.
+    pub(crate) saving: Option<Vec<Part>>,
+    /// A flush has covered something new since lines were saved.
+    pub(crate) is_due: bool,
+}
+
+impl Digesting {
+    pub(crate) fn new(file: DigestFile) -> Self {
+        Self {
+            delta: Delta::new(file.known().clone()),
+            file,
+            end: 0,
+            judged_zeros: RangeSet::new(),
+            held: Vec::new(),
+            saving: None,
+            is_due: false,
+        }
+    }
+
+    pub(crate) const fn known(&self) -> &Digests {
+        self.delta.known()
+    }
+
+    /// The file, with what it says by now.
+    pub(crate) fn into_file(self) -> DigestFile {
+        let Self { delta, file, .. } = self;
+        file.knowing(delta.into_known())
+    }
+
+    /// Whether nothing waits for the file, and no lines are being saved.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.saving.is_none() && !self.delta.has_taken_back()
+    }
+
+    pub(crate) const fn is_saving(&self) -> bool {
+        self.saving.is_some()
+    }
+
+    /// The length of a request, which lies in one block.
+    pub(crate) fn max_io(&self, io_size: usize) -> usize {
+        usize::try_from(self.known().block_size()).map_or(io_size, |size| io_size.min(size))
+    }
+
+    /// Takes out of the file what is gone, before it is: a file ends where the copy ends, and may have
+    /// become shorter since.
+    pub(crate) async fn prepare(
+        &mut self,
+        destination: &Destination,
+        source_len: Option<u64>,
+    ) -> Result<(), CopyError> {
+        if destination.is_sequential() {
+            return Err(CopyError::Digests(io::ErrorKind::Unsupported.into()));
+        }
+        let len = destination.file_len();
+        let len = len.map_err(|error| CopyError::Destination(error.into()))?;
+        let Some(len) = len else { return Ok(()) };
+        let end = source_len.map_or(len, |source| source.min(len));
+        self.delta.take_back(&(end..u64::MAX));
+        let Some(lines) = self.delta.take_unsaved() else { return Ok(()) };
+        let appended = self.file.blocking(move |file| file.append(&lines)).await;
+        appended.map_err(CopyError::Digests)?;
+        self.delta.saved();
+        Ok(())
+    }
+
+    /// Finds out which blocks are to be sent.
+    pub(crate) fn judge(&mut self, blocks: &[Block]) -> Judged {
+        let mut judged = Judged::default();
+        for (range, digest) in blocks {
+            self.end = range.end.max(self.end);
+            let verdict = match digest {
+                Some(digest) => self.delta.judge(range, *digest),
+                None => self.delta.judge_part(range),
+            };
+            match verdict {
+                Verdict::Unchanged => judged.unchanged.insert(range.clone()),
+                Verdict::SendSaved => judged.held.insert(range.clone()),
+                Verdict::Send => {}
+            }
+        }
+        judged
+    }
+
+    /// A stream has come to its end: what a file has beyond that will be cut off.
+    pub(crate) fn end_stream(&mut self, destination: &Destination) {
+        if destination.is_regular_file() {
+            self.delta.take_back(&(self.end..u64::MAX));
+        }
+    }
+
+    /// Saves the rest at the end of a copy, that there is no more, if it came to its end, and how the destination is
+    /// left, where no more sessions than these may have something in flight.
+    pub(crate) async fn close(&mut self, is_complete: bool, sessions: &[String], teller: &Teller) {
+        let rest = self.delta.take_unsaved();
+        let sessions = sessions.to_vec();
+        let end = self.file.blocking(move |file| file.end_lines(is_complete, &sessions)).await;
+        let end = end.inspect_err(|cause| teller.tell(Event::NotSaved(cause.to_string())));
+        let end = end.ok().filter(|lines| !lines.is_empty());
+        for lines in rest.into_iter().chain(end) {
+            if let (_, Err(cause)) = self.file.clone().save(lines).await {
+                teller.tell(Event::NotSaved(cause.to_string()));
+            }
+        }
+    }
+
+    /// How many parts wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.held.len() + self.saving.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// What was found of the blocks of a read.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// The destination has them.
+    pub(crate) unchanged: RangeSet,
+    /// They may be sent when the file does not say any more what was there.
+    pub(crate) held: RangeSet,
+}

@@ -1,0 +1,268 @@
+//! The file that digests are kept in.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::digests::{self, Digests, Kept};
+use crate::ends::identity::Identity;
+use crate::host_files::replace::replace;
+use crate::host_files::system::{SystemFiles, read};
+use crate::host_files::{HostFiles, KeptFile, blocking_on};
+
+/// The file that the [`Digests`] of a destination are kept in, from copy to copy. A copy adds to it what its flushes
+/// have covered, and takes out of it what it is about to overwrite, before it does: whatever happens,
+/// the file says of no block what it is not.
+///
+/// It knows nothing of what others write to the destination. Clones are the same file.
+#[derive(Clone, Debug)]
+pub struct DigestFile {
+    files: Arc<dyn HostFiles>,
+    path: PathBuf,
+    known: Digests,
+    journal: Arc<Mutex<Journal>>,
+    destination: Identity,
+    /// Sessions that copies may have left there.
+    sessions: Arc<Mutex<Vec<String>>>,
+    /// No copy has written to the destination since the file was made.
+    is_untouched: Arc<AtomicBool>,
+    doubt: Option<String>,
+}
+
+/// The end of the file, where lines are added.
+#[derive(Debug)]
+struct Journal {
+    file: Box<dyn KeptFile>,
+    /// Bytes that are sound.
+    len: u64,
+    /// Their BLAKE3, but for the last check.
+    sum: blake3::Hasher,
+}
+
+impl Digests {
+    /// Reads the digests of this destination from a file; `None` if there is no such file. It is only read.
+    ///
+    /// # Errors
+    /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
+    /// [`DigestsError`](crate::DigestsError) if it is damaged, or of another destination.
+    pub fn load(path: impl AsRef<Path>, destination: &Identity) -> io::Result<Option<Self>> {
+        let Some(text) = read(path.as_ref(), digests::TITLE)? else { return Ok(None) };
+        parse(&text, destination).map(|kept| Some(kept.digests))
+    }
+
+    /// Loads the digests from the files of a simulated host.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn load_on(
+        files: &dyn HostFiles,
+        path: impl AsRef<Path>,
+        destination: &Identity,
+    ) -> io::Result<Option<Self>> {
+        let Some(text) = files.read(path.as_ref(), digests::TITLE)? else { return Ok(None) };
+        parse(&text, destination).map(|kept| Some(kept.digests))
+    }
+}
+
+/// What a file of this destination says.
+fn parse(text: &[u8], destination: &Identity) -> io::Result<Kept> {
+    let parsed = Digests::parse(text).and_then(|kept| {
+        digests::same(&kept.destination, destination)?;
+        Ok(kept)
+    });
+    parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+impl DigestFile {
+    /// Opens the file at a path, for a copy from this source to this destination, and reads it. A file that is missing is
+    /// created, for blocks of `block_size` bytes as in [`Digests::new`]; one that is there keeps its own block size. The
+    /// source is only noted. If another program has written to a destination that is a file, nothing is known of it: see
+    /// [`doubt`](Self::doubt).
+    ///
+    /// # Errors
+    /// As [`Digests::load`]; then the file is as it was.
+    pub fn open(
+        path: impl Into<PathBuf>,
+        source: &Identity,
+        destination: &Identity,
+        block_size: u64,
+    ) -> io::Result<Self> {
+        Self::open_at(Arc::new(SystemFiles), path.into(), source, destination, block_size)
+    }
+
+    /// Opens the file on a simulated host.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn open_on(
+        files: Arc<dyn HostFiles>,
+        path: impl Into<PathBuf>,
+        source: &Identity,
+        destination: &Identity,
+        block_size: u64,
+    ) -> io::Result<Self> {
+        Self::open_at(files, path.into(), source, destination, block_size)
+    }
+
+    fn open_at(
+        files: Arc<dyn HostFiles>,
+        path: PathBuf,
+        source: &Identity,
+        destination: &Identity,
+        block_size: u64,
+    ) -> io::Result<Self> {
+        let earlier = files.read(&path, digests::TITLE)?;
+        let earlier = earlier.map(|text| parse(&text, destination)).transpose()?;
+        let is_untouched = Arc::new(AtomicBool::new(earlier.is_none()));
+        let (mut sessions, mut doubt) = (Vec::new(), None);
+        let known = match earlier {
+            None => Digests::new(block_size),
+            Some(Kept { digests, left, sessions: told, .. }) => {
+                sessions = told;
+                let checked = destination.check_left(left.as_ref())?;
+                doubt =
+                    checked.err().map(|doubt| doubt.to_string()).filter(|_| !digests.is_empty());
+                if doubt.is_some() { Digests::new(digests.block_size()) } else { digests }
+            }
+        };
+        let mut text = known.head(source, destination) + &known.lines();
+        if !sessions.is_empty() {
+            text += &digests::sessions(&sessions);
+        }
+        // As it was left, until a copy begins.
+        if doubt.is_none()
+            && !known.is_empty()
+            && let Some(left) = destination.now()?
+        {
+            text += &digests::left(&left);
+        }
+        let mut sum = blake3::Hasher::new();
+        sum.update(text.as_bytes());
+        text += &digests::check(&sum);
+        // A copy that still runs, or was killed in the middle of a line, adds to a file without a name.
+        let file = replace(files.as_ref(), &path, text.as_bytes())?;
+        let mut journal = Journal { file, len: 0, sum };
+        journal.count(&text);
+        let (journal, sessions) = (Arc::new(Mutex::new(journal)), Arc::new(Mutex::new(sessions)));
+        let destination = destination.clone();
+        Ok(Self { files, path, known, journal, destination, sessions, is_untouched, doubt })
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the digests that it had when it was opened.
+    pub const fn known(&self) -> &Digests {
+        &self.known
+    }
+
+    /// Returns why nothing of what it said is believed; `None` if it is believed.
+    pub fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
+    }
+
+    /// Sessions that copies may have left at the destination, as it [tells](crate::Device::leaves).
+    pub(crate) fn sessions(&self) -> Vec<String> {
+        self.lock_sessions().clone()
+    }
+
+    /// A copy begins that may leave these sessions: durably, before it writes anything.
+    pub(crate) fn begin(&self, sessions: Vec<String>) -> io::Result<()> {
+        self.append(&digests::sessions(&sessions))?;
+        *self.lock_sessions() = sessions;
+        Ok(())
+    }
+
+    /// The lines behind those of a copy that has ended, well or not, and no more sessions than these may have
+    /// something under way.
+    pub(crate) fn end_lines(&self, is_complete: bool, sessions: &[String]) -> io::Result<String> {
+        let mut lines = if is_complete { digests::end() } else { String::new() };
+        if *self.lock_sessions() != sessions {
+            lines += &digests::sessions(sessions);
+            sessions.clone_into(&mut self.lock_sessions());
+        }
+        if let Some(left) = self.destination.left()? {
+            lines += &digests::left(&left);
+        }
+        Ok(lines)
+    }
+
+    fn lock_sessions(&self) -> MutexGuard<'_, Vec<String>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same file, as it is by now.
+    pub(crate) fn knowing(self, known: Digests) -> Self {
+        Self { known, ..self }
+    }
+
+    /// Whether this is the first copy that the file is for: it was made by this process, and nothing was written to
+    /// the destination since. A file that says nothing proves no such thing: a copy may have been killed before its
+    /// first flush, or everything was [forgotten](Self::forget). From now on it is not the first any more.
+    pub(crate) fn begin_first(&self) -> bool {
+        self.is_untouched.swap(false, Ordering::Relaxed)
+    }
+
+    /// Forgets all digests, durably: if the destination turns out not to hold what it should, the next copy sends all.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn forget(&self) -> io::Result<()> {
+        self.is_untouched.store(false, Ordering::Relaxed);
+        let mut lines = String::new();
+        digests::unknown(&mut lines, &(0..u64::MAX));
+        self.append(&lines)
+    }
+
+    /// Runs blocking work on the file.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let file = self.clone();
+        blocking_on(&self.files, move || work(&file)).await
+    }
+
+    /// Adds lines, durably; gives them back with the result.
+    pub(crate) async fn save(self, lines: String) -> (String, io::Result<()>) {
+        let saving = self.blocking(move |file| {
+            let result = file.append(&lines);
+            Ok((lines, result))
+        });
+        saving.await.unwrap_or_else(|error| (String::new(), Err(error)))
+    }
+
+    /// Adds lines, durably.
+    pub(crate) fn append(&self, lines: &str) -> io::Result<()> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(lines)
+    }
+}
+
+impl Journal {
+    fn append(&mut self, lines: &str) -> io::Result<()> {
+        let mut sum = self.sum.clone();
+        sum.update(lines.as_bytes());
+        let text = format!("{lines}{}", digests::check(&sum));
+        // What an attempt that failed has left must not stand between sound lines.
+        self.file.set_len(self.len)?;
+        self.file.write_at(text.as_bytes(), self.len)?;
+        self.file.sync()?;
+        self.sum = sum;
+        self.count(&text);
+        Ok(())
+    }
+
+    /// Counts text that ends in a check, which is in the next check.
+    fn count(&mut self, text: &str) {
+        self.len += text.len() as u64;
+        let check = text.trim_end().rfind('\n').map_or(0, |at| at + 1);
+        self.sum.update(&text.as_bytes()[check..]);
+    }
+}

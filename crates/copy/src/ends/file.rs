@@ -1,0 +1,419 @@
+//! Regular files and block devices.
+
+mod block_device;
+pub(crate) mod holders;
+pub(crate) mod options;
+mod regular_file;
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_block_device::{
+    ContentName, Device, DeviceFuture, DeviceLimits, DeviceName, DeviceResult, Extent, ExtentState,
+};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use rustix::fs::{FallocateFlags, SeekFrom as Place, fallocate, seek};
+use rustix::io::Errno;
+
+use crate::blocking::blocking;
+use options::FileOptions;
+use regular_file::{made, place};
+
+/// One visit to another thread costs more than a short read, bytes.
+const PREFERRED: usize = 1 << 20;
+/// Requests under way keep a disk busy, and outlast its pauses, bytes. More would only be more memory
+/// to fill before the first byte goes out.
+const QUEUE: usize = 4 << 20;
+
+/// How many requests of so many bytes keep a file of this host busy.
+pub(crate) fn local_depth(io_size: usize) -> usize {
+    QUEUE.div_ceil(io_size.max(1))
+}
+
+/// File systems know the time of a change no finer than this, and those that know no fractions of a second (ext3, FAT) no
+/// finer than the other.
+const TICK: Duration = Duration::from_millis(20);
+const COARSE_TICK: Duration = Duration::from_secs(2);
+/// A block device punches multiples of its logical block, which is mostly this or a part of it, bytes.
+const BLOCK: u64 = 4 << 10;
+/// So many extents are told at once.
+const MAX_EXTENTS: usize = 1024;
+
+/// A regular file or a block device, as a [`Device`]: any range, by several threads. Its holes are
+/// known (`SEEK_HOLE`), and what is made zero is given back (`FALLOC_FL_PUNCH_HOLE`), as far as the
+/// file system can do that. Once a write has ended with an error that may be one of writes before it (no
+/// space, a quota, the length of a file, the medium), every flush does.
+///
+/// Clones are the same file. It works on the threads of tokio that may block.
+#[derive(Clone, Debug)]
+pub struct FileDevice {
+    file: Arc<File>,
+    capacity: u64,
+    is_block_device: bool,
+    is_read_only: bool,
+    sticky: Arc<StickyError>,
+}
+
+/// The error that a write has ended with and that may be one of writes before it.
+///
+/// What fails on its way to the medium is told once. NFS tells it at the next write as well as at a flush,
+/// so that a flush which goes well after such an error proves nothing.
+#[derive(Debug, Default)]
+struct StickyError {
+    /// Its number; 0 for none.
+    error: AtomicI32,
+    /// Shared by those that write, until they have left their error.
+    writing: RwLock<()>,
+}
+
+impl StickyError {
+    /// Writes, and keeps the error if it may be one of others.
+    fn write(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        let result = write();
+        if let Some(code) = result.as_ref().err().and_then(io::Error::raw_os_error)
+            && let Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO =
+                Errno::from_raw_os_error(code)
+        {
+            self.error.store(code, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// The error that was kept, also of a write that is under way.
+    fn check(&self) -> io::Result<()> {
+        drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
+        match self.error.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+impl FileDevice {
+    /// Opens a file to read from.
+    ///
+    /// # Errors
+    /// Those of the system; [`InvalidInput`](ErrorKind::InvalidInput) for what is neither a regular file
+    /// nor a block device: that is for a [stream](crate::Source::stream).
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::from_file(File::open(path)?)
+    }
+
+    /// Opens a file to write to and to read from, and creates it if it is missing, with a name that is durable. Nothing is
+    /// changed in one that exists. What is in use is refused: see [`FileOptions`], which can do otherwise.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and as [`FileOptions::open`].
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let options = FileOptions::new().with_read(true).with_create(true);
+        Self::from_file(options.open(path)?.0)
+    }
+
+    /// Takes a file that is open. It is read and written as far as it was opened for that: one that is not open
+    /// for writing is read-only, and of one that is not open for reading the holes are known all the
+    /// same. The caller makes sure that a block device is not in use; [`FileOptions`] checks it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_file(mut file: File) -> io::Result<Self> {
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let why = "neither a regular file nor a block device";
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        // A block device has no length but where its end is.
+        let capacity = file.seek(SeekFrom::End(0))?;
+        let is_block_device = kind.is_block_device();
+        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+        let is_read_only = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
+        let (file, sticky) = (Arc::new(file), Arc::default());
+        Ok(Self { file, capacity, is_block_device, is_read_only, sticky })
+    }
+
+    /// What the system knows of it.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
+    /// Returns whether it is a block device, whose capacity does not change.
+    pub const fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    /// Makes a regular file as long as this. What it has beyond that is gone; what is new is a hole.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn set_len(&mut self, len: u64) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        blocking(move || file.set_len(len)).await?;
+        self.capacity = len;
+        Ok(())
+    }
+
+    /// Makes a regular file at least as long as this; what it has beyond that stays.
+    pub(crate) async fn lengthen(&self, len: u64) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        blocking(move || if file.metadata()?.len() < len { file.set_len(len) } else { Ok(()) })
+            .await
+    }
+
+    /// The same file for writes of any place, which make it longer.
+    pub(crate) const fn growing(mut self) -> Self {
+        self.capacity = u64::MAX;
+        self
+    }
+}
+
+impl Device for FileDevice {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let mut limits = DeviceLimits::default();
+        limits.preferred_transfer = PREFERRED;
+        limits.has_fast_zeroes = true;
+        limits.discard_granularity = Some(1);
+        limits.has_volatile_cache = true;
+        limits.is_read_only = self.is_read_only;
+        limits
+    }
+
+    /// Returns the number of a regular file in its file system and when it was made, as far as the file system says that; of
+    /// a block device the name of the disk.
+    fn name(&self) -> DeviceResult<Option<DeviceName>> {
+        let metadata = self.metadata()?;
+        if self.is_block_device {
+            let name = block_device::name(metadata.rdev());
+            return Ok(Some(DeviceName::new(name, self.capacity)));
+        }
+        // Its length changes while it is copied to.
+        let (place, made) = (place(&metadata), made(&metadata));
+        Ok(Some(match made {
+            Some(made) => DeviceName::new(format!("{place} {made}"), 0),
+            None => DeviceName::new(place, 0).with_unique(false),
+        }))
+    }
+
+    /// Returns when a regular file was changed.
+    fn content_name(&self) -> DeviceResult<Option<ContentName>> {
+        if self.is_block_device {
+            return Ok(None);
+        }
+        let metadata = self.metadata()?;
+        let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+        let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
+        // It was later already where the clock of the file system is ahead.
+        let ago = metadata.modified()?.elapsed().unwrap_or(tick);
+        Ok(Some(ContentName::new(changed, metadata.len(), tick.saturating_sub(ago))))
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        local_depth(io_size)
+    }
+
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
+        let file = Arc::clone(&self.file);
+        on_thread(move || {
+            file.read_exact_at(&mut buffer, offset)?;
+            Ok(buffer)
+        })
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
+        on_thread(move || {
+            let mut at = offset;
+            for page in pages {
+                sticky.write(|| file.write_all_at(&page, at))?;
+                at += page.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
+        on_thread(move || file.sync_all().and_then(|()| sticky.check()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
+        let (file, is_block_device) = (Arc::clone(&self.file), self.is_block_device);
+        on_thread(move || {
+            let range = offset..offset.saturating_add(len);
+            let punched = match punch(&file, &range) {
+                Err(Errno::INVAL) if is_block_device => punch(&file, &blocks(&range)),
+                punched => punched,
+            };
+            match punched {
+                Err(Errno::OPNOTSUPP) => Ok(()),
+                // Its blocks are longer: nothing is given back.
+                Err(Errno::INVAL) if is_block_device => Ok(()),
+                result => Ok(result?),
+            }
+        })
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
+        let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
+        let is_block_device = self.is_block_device;
+        on_thread(move || {
+            let range = offset..offset.saturating_add(len);
+            sticky.write(|| match punch(&file, &range) {
+                Err(Errno::OPNOTSUPP) => write_zeros(&file, range),
+                Err(Errno::INVAL) if is_block_device => zero_around_blocks(&file, range),
+                result => result.map_err(io::Error::from),
+            })
+        })
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
+        let file = Arc::clone(&self.file);
+        let is_block_device = self.is_block_device;
+        on_thread(move || {
+            let range = offset..offset.saturating_add(len);
+            // Behind the end of a file that became shorter, all would look like a hole.
+            if !is_block_device && file.metadata()?.len() < range.end {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            // A block device has no holes.
+            let sync: fn(&File) -> _ = if is_block_device { |_| Ok(()) } else { File::sync_data };
+            synced_extents(&file, range, sync)
+        })
+    }
+}
+
+/// A request that runs on a thread which may block.
+fn on_thread<'a, T: Send + 'static>(
+    request: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> DeviceFuture<'a, T> {
+    Box::pin(async move { Ok(blocking(request).await?) })
+}
+
+/// Makes a hole; bytes at its ends that fill no block of the file system become zeros.
+fn punch(file: &File, range: &Range<u64>) -> Result<(), Errno> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, range.start, range.end - range.start)
+}
+
+/// The blocks that lie in a range; an empty range, of any place, where there are none.
+fn blocks(range: &Range<u64>) -> Range<u64> {
+    let end = range.end - range.end % BLOCK;
+    range.start.next_multiple_of(BLOCK).min(end)..end
+}
+
+/// Makes a range zero where the system punches whole blocks only: those are punched, and the bytes around them
+/// written.
+fn zero_around_blocks(file: &File, range: Range<u64>) -> io::Result<()> {
+    let blocks = blocks(&range);
+    if blocks.is_empty() || punch(file, &blocks).is_err() {
+        return write_zeros(file, range);
+    }
+    write_zeros(file, range.start..blocks.start)?;
+    write_zeros(file, blocks.end..range.end)
+}
+
+fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; PREFERRED];
+    let mut at = range.start;
+    while at < range.end {
+        let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        let part = &zeros[..left.min(zeros.len())];
+        file.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// The holes and the data of a range once the file is synced: file systems have reported holes where data was not on the medium
+/// yet (openzfs#15526). All is data where it cannot be synced.
+fn synced_extents(
+    file: &File,
+    range: Range<u64>,
+    sync: fn(&File) -> io::Result<()>,
+) -> io::Result<Vec<Extent>> {
+    if sync(file).is_err() {
+        return Ok(vec![Extent::new(range.start, range.end - range.start, ExtentState::Data)]);
+    }
+    extents(file, range)
+}
+
+/// The holes and the data of a range, as the file system tells them; a file system that does not says
+/// that all is data.
+fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
+    let mut found: Vec<Extent> = Vec::new();
+    let mut at = range.start;
+    while at < range.end && found.len() < MAX_EXTENTS {
+        let data = find(file, Place::Data(at), Some(at))?.unwrap_or(range.end).min(range.end);
+        if data > at {
+            found.push(Extent::new(at, data - at, ExtentState::Deallocated));
+        }
+        if data < range.end {
+            let hole = find(file, Place::Hole(data), None)?.unwrap_or(range.end).min(range.end);
+            found.push(Extent::new(data, hole - data, ExtentState::Data));
+            at = hole;
+        } else {
+            at = range.end;
+        }
+    }
+    Ok(found)
+}
+
+/// Offset of the next data or hole; `None` if there is none before the end of the file. Block devices and some file systems do not
+/// support the question: then the result is `unknown`.
+fn find(file: &File, place: Place, unknown: Option<u64>) -> io::Result<Option<u64>> {
+    match seek(file, place) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(unknown),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_synced_before_its_holes_are_believed() {
+        let path = std::env::temp_dir().join(format!("iscsi-copy-sync-{}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let told = |sync| synced_extents(&file, 4096..8192, sync).unwrap();
+        let state = |told: Vec<Extent>| told.iter().map(|extent| extent.state).collect::<Vec<_>>();
+        assert_eq!(state(told(File::sync_data)), [ExtentState::Deallocated]);
+        let fails = |_: &File| Err(io::Error::from(Errno::IO));
+        assert_eq!(told(fails), [Extent::new(4096, 4096, ExtentState::Data)]);
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn blocks_are_punched_and_the_bytes_around_them_written() {
+        let path = std::env::temp_dir().join(format!("iscsi-copy-zeros-{}", std::process::id()));
+        let len = 5 * BLOCK;
+        for range in [0..len, 1..len - 1, 512..1024, BLOCK - 1..BLOCK + 1, BLOCK + 1..3 * BLOCK] {
+            let inside = |at: u64| if range.contains(&at) { 0 } else { 7 };
+            let expected: Vec<u8> = (0..len).map(inside).collect();
+            fs::write(&path, vec![7; expected.len()]).unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            zero_around_blocks(&file, range.clone()).unwrap();
+            let found = fs::read(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            assert!(found == expected, "{range:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What makes a block device of this host the same after it was started again.
+
+use std::fs::{self, Metadata};
+use std::path::Path;
+
+use super::regular_file;
+
+/// Where the kernel lists block devices by their numbers.
+const SYSFS: &str = "/sys/dev/block";
+/// Another one each time the host is started.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// What says which disk it is, in the folder of a whole disk: NVMe, SCSI, device mapper, virtio.
+const NAMES: [&str; 5] = ["wwid", "device/wwid", "dm/uuid", "serial", "device/serial"];
+
+/// What a block device is called, whatever its number is by now. One of which the system knows no name has
+/// its number, which goes to another disk when the host is started again or the disk is attached anew: it holds until
+/// then.
+pub(crate) fn name(number: u64) -> String {
+    let (major, minor) = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
+    let folder = Path::new(SYSFS).join(format!("{major}:{minor}"));
+    // A link, of which the parent is not that of what it leads to.
+    let folder = fs::canonicalize(folder).ok();
+    let named = folder.as_deref().and_then(named);
+    named.unwrap_or_else(|| numbered(folder.as_deref(), &format!("{major}:{minor}")))
+}
+
+fn named(folder: &Path) -> Option<String> {
+    let Some(partition) = read(&folder.join("partition")) else {
+        return Some(format!("block device {}", disk_name(folder)?));
+    };
+    // Partitions are folders in that of their disk.
+    let start = read(&folder.join("start")).unwrap_or_default();
+    let disk = disk_name(folder.parent()?)?;
+    Some(format!("block device {disk} partition {partition} from sector {start} on"))
+}
+
+fn disk_name(folder: &Path) -> Option<String> {
+    NAMES.iter().find_map(|name| read(&folder.join(name))).or_else(|| loop_name(folder))
+}
+
+/// A window of a file. The path says nothing of the file that is there: that is known by its number and by when it was
+/// made. Where the file system does not know that time there is no name, since the number goes to the next file. In
+/// another mount namespace the path may lead to another file.
+fn loop_name(folder: &Path) -> Option<String> {
+    let folder = folder.join("loop");
+    let [path, offset, size_limit] =
+        ["backing_file", "offset", "sizelimit"].map(|name| read(&folder.join(name)));
+    let (path, offset, size_limit) = (path?, offset?, size_limit?);
+    let file = fs::metadata(path).ok().filter(Metadata::is_file)?;
+    let (place, made) = (regular_file::place(&file), regular_file::made(&file)?);
+    Some(format!("loop offset {offset} sizelimit {size_limit} of {place} {made}"))
+}
+
+fn numbered(folder: Option<&Path>, number: &str) -> String {
+    let boot = read(Path::new(BOOT)).unwrap_or_default();
+    // Each disk that is attached has the next number; partitions have that of their disk.
+    let folders = folder.into_iter().flat_map(|folder| folder.ancestors().take(2));
+    let sequence = folders.map(|folder| folder.join("diskseq")).find_map(|path| read(&path));
+    let sequence = sequence.map(|sequence| format!(", disk {sequence}")).unwrap_or_default();
+    format!("block device {number} since boot {boot}{sequence}")
+}
+
+fn read(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_has_its_name_and_a_partition_that_of_its_disk() {
+        let root = std::env::temp_dir().join(format!("iscsi-copy-sysfs-{}", std::process::id()));
+        let (disk, part) = (root.join("sda"), root.join("sda/sda1"));
+        fs::create_dir_all(disk.join("device")).unwrap();
+        fs::create_dir_all(&part).unwrap();
+        fs::write(part.join("partition"), "1\n").unwrap();
+        fs::write(part.join("start"), "2048\n").unwrap();
+        let before = (named(&disk), named(&part));
+        fs::write(disk.join("wwid"), "\n").unwrap();
+        fs::write(disk.join("device/wwid"), "naa.6001\n").unwrap();
+        let after = (named(&disk), named(&part));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(before, (None, None));
+        assert_eq!(after.0.as_deref(), Some("block device naa.6001"));
+        let expected = "block device naa.6001 partition 1 from sector 2048 on";
+        assert_eq!(after.1.as_deref(), Some(expected));
+    }
+
+    /// The folder of temporary files is taken to know when files were made.
+    #[test]
+    fn a_loop_device_is_what_it_shows_of_the_file_that_is_there() {
+        let root = std::env::temp_dir().join(format!("iscsi-copy-loop-{}", std::process::id()));
+        let (disk, part, image) =
+            (root.join("loop0"), root.join("loop0/loop0p1"), root.join("image"));
+        fs::create_dir_all(disk.join("loop")).unwrap();
+        fs::create_dir_all(&part).unwrap();
+        fs::write(part.join("partition"), "1\n").unwrap();
+        fs::write(part.join("start"), "2048\n").unwrap();
+        fs::write(disk.join("loop/backing_file"), format!("{}\n", image.display())).unwrap();
+        let attach = |offset: &str, size_limit: &str| {
+            fs::write(disk.join("loop/offset"), offset).unwrap();
+            fs::write(disk.join("loop/sizelimit"), size_limit).unwrap();
+            named(&disk)
+        };
+        let absent = attach("0\n", "0\n");
+        fs::write(&image, "").unwrap();
+        let known = ["0\n", "512\n"].map(|at| ["0\n", "4096\n"].map(|limit| attach(at, limit)));
+        let (again, of_part) = (attach("0\n", "0\n"), named(&part));
+        let moved = root.join("moved");
+        fs::rename(&image, &moved).unwrap();
+        fs::write(disk.join("loop/backing_file"), format!("{}\n", moved.display())).unwrap();
+        let elsewhere = named(&disk);
+        // While the one before is there, so that it has another number.
+        let other = root.join("other");
+        fs::write(&other, "").unwrap();
+        fs::rename(&other, &moved).unwrap();
+        let recreated = named(&disk);
+        fs::remove_file(disk.join("loop/offset")).unwrap();
+        let unknown = named(&disk);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!((absent, unknown), (None, None));
+        let mut known: Vec<_> = known.into_iter().flatten().map(Option::unwrap).collect();
+        assert_eq!(again.as_ref(), Some(&known[0]));
+        assert_eq!(elsewhere, again, "a path is no part of it");
+        let expected = format!("{} partition 1 from sector 2048 on", known[0]);
+        assert_eq!(of_part, Some(expected));
+        known.push(recreated.unwrap());
+        known.sort();
+        known.dedup();
+        assert_eq!(known.len(), 5, "{known:?}");
+    }
+
+    #[test]
+    fn a_number_is_of_another_disk_when_that_was_attached_anew() {
+        let root = std::env::temp_dir().join(format!("iscsi-copy-diskseq-{}", std::process::id()));
+        let (disk, part) = (root.join("loop0"), root.join("loop0/loop0p1"));
+        fs::create_dir_all(&part).unwrap();
+        fs::write(part.join("partition"), "1\n").unwrap();
+        let names = |sequence: Option<&str>| {
+            if let Some(number) = sequence {
+                fs::write(disk.join("diskseq"), number).unwrap();
+            }
+            [numbered(Some(&disk), "7:0"), numbered(Some(&part), "259:0")]
+        };
+        let all = [names(None), names(Some("9\n")), names(Some("10\n"))];
+        fs::remove_dir_all(&root).unwrap();
+        for [disk, part] in &all {
+            assert!(disk.starts_with("block device 7:0 since boot "), "{disk}");
+            assert!(part.starts_with("block device 259:0 since boot "), "{part}");
+        }
+        let [_, [ninth, part_of_ninth], [tenth, part_of_tenth]] = &all;
+        assert!(ninth.ends_with(", disk 9") && part_of_ninth.ends_with(", disk 9"), "{all:?}");
+        assert!(tenth.ends_with(", disk 10") && part_of_tenth.ends_with(", disk 10"), "{all:?}");
+    }
+
+    #[test]
+    fn a_number_alone_holds_until_the_host_is_started_again() {
+        let name = name(nix::sys::stat::makedev(4095, 1_048_575));
+        assert!(name.starts_with("block device 4095:1048575 since boot "), "{name}");
+        assert!(name.len() > "block device 4095:1048575 since boot ".len(), "{name}");
+    }
+}

@@ -1,0 +1,228 @@
+//! How a file is opened that is written to.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::libc;
+use nix::sys::stat::{major, minor};
+
+use super::holders::{self, InUse};
+
+/// Where the system keeps its devices.
+const DEVICES: &str = "/dev";
+/// The folder in there that is for files.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// Options to open a file or a block device for writing.
+///
+/// A destination may hold data of others. A block device that is mounted, used for swapping, a part of another device (RAID, LVM,
+/// multipath), or claimed by another program is refused, also where that is so of a partition of it; and so is a file
+/// that a loop device shows. Nothing is created below `/dev`, where a name that is not there is a mistake: a file of that
+/// name would fill the memory of the machine.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FileOptions {
+    reads: bool,
+    creates: bool,
+    overrides_use: bool,
+}
+
+impl FileOptions {
+    /// Creates options that open only what exists and is not in use.
+    pub const fn new() -> Self {
+        Self { reads: false, creates: false, overrides_use: false }
+    }
+
+    /// Sets whether it must be open for reading as well. Without this, a file or a block device is as far as its
+    /// permissions allow.
+    #[must_use]
+    pub const fn with_read(mut self, reads: bool) -> Self {
+        self.reads = reads;
+        self
+    }
+
+    /// Sets whether a file that is missing is created.
+    #[must_use]
+    pub const fn with_create(mut self, creates: bool) -> Self {
+        self.creates = creates;
+        self
+    }
+
+    /// Sets whether a file or a block device in use is opened all the same.
+    #[must_use]
+    pub const fn with_override_use(mut self, overrides_use: bool) -> Self {
+        self.overrides_use = overrides_use;
+        self
+    }
+
+    /// Opens a path, and returns whether a file was created. Nothing is changed in one that exists.
+    ///
+    /// # Errors
+    /// Those of the system; [`ResourceBusy`](ErrorKind::ResourceBusy) with an [`InUse`];
+    /// [`NotFound`](ErrorKind::NotFound) for what would have to be created below `/dev`;
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a character device that is no place for data.
+    pub fn open(self, path: impl AsRef<Path>) -> io::Result<(File, bool)> {
+        let path = path.as_ref();
+        match self.open_existing(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.creates => {}
+            opened => return Ok((opened?, false)),
+        }
+        match create(path) {
+            // Another program has made it meanwhile.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Ok((self.open_existing(path)?, false))
+            }
+            created => Ok((created?, true)),
+        }
+    }
+
+    fn open_existing(self, path: &Path) -> io::Result<File> {
+        let metadata = fs::metadata(path)?;
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        if kind.is_char_device() && !self.overrides_use {
+            check_character_device(metadata.rdev())?;
+        }
+        if !self.overrides_use {
+            holders::check_loop_devices(&metadata)?;
+        }
+        let (has_places, is_claimed) =
+            (kind.is_file() || kind.is_block_device(), kind.is_block_device());
+        let file = self.open_as(path, has_places, is_claimed, &metadata)?;
+        // What was looked at is what was opened.
+        if file.metadata()?.file_type() != kind {
+            return Err(io::Error::other("it was replaced while it was opened"));
+        }
+        Ok(file)
+    }
+
+    /// A FIFO that is open for reading as well has no end.
+    fn open_as(
+        self,
+        path: &Path,
+        has_places: bool,
+        is_claimed: bool,
+        metadata: &Metadata,
+    ) -> io::Result<File> {
+        let open = |reads: bool, is_claimed: bool| {
+            let flags = if is_claimed { OFlag::O_EXCL.bits() } else { 0 };
+            OpenOptions::new().read(reads).write(true).custom_flags(flags).open(path)
+        };
+        let open = |is_claimed: bool| match open(self.reads || has_places, is_claimed) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && !self.reads => {
+                open(false, is_claimed)
+            }
+            opened => opened,
+        };
+        match open(is_claimed) {
+            Err(error) if is_claimed && error.raw_os_error() == Some(libc::EBUSY) => {
+                if self.overrides_use {
+                    return open(false);
+                }
+                Err(InUse::of_device(metadata.rdev()).into())
+            }
+            opened => opened,
+        }
+    }
+}
+
+/// Creates a file outside of the folder of devices, where a link says so as well.
+fn create(path: &Path) -> io::Result<File> {
+    let path = follow(path)?;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
+    check_folder(&folder)?;
+    // A link that somebody puts there meanwhile is not followed.
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))?;
+    // The name is durable when its folder is: the bytes of the file are of no use without.
+    File::open(folder)?.sync_all()?;
+    Ok(file)
+}
+
+/// Makes sure that files may be made in a folder, of which this is the canonical path.
+pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
+    if !folder.starts_with(DEVICES) || folder.starts_with(SHARED_MEMORY) {
+        return Ok(());
+    }
+    let why =
+        "there is no such device, and no file is made in /dev, where it would fill the memory";
+    Err(io::Error::new(ErrorKind::NotFound, why))
+}
+
+/// Where a path leads to by its links, the last of which may lead to nothing.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or_else(|| Path::new("/")).join(target),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Ok(path);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ErrorKind::TooManyLinks.into())
+}
+
+/// Makes sure that a character device takes data as a stream: `/dev/mem` is the machine, and `/dev/watchdog` restarts it.
+fn check_character_device(number: u64) -> io::Result<()> {
+    const MEMORY: u64 = 1;
+    const TERMINALS: u64 = 4;
+    const TERMINALS_OF_ALL: u64 = 5;
+    const TAPES: u64 = 9;
+    let is_known = match (major(number), minor(number)) {
+        // null, zero, full.
+        (MEMORY, minor) => matches!(minor, 3 | 5 | 7),
+        (TERMINALS | TERMINALS_OF_ALL | TAPES | 136..=143, _) => true,
+        (major, minor) => {
+            let subsystem = fs::read_link(format!("/sys/dev/char/{major}:{minor}/subsystem"));
+            subsystem.is_ok_and(|subsystem| subsystem.ends_with("tty"))
+        }
+    };
+    if is_known {
+        return Ok(());
+    }
+    let why = "it is a character device, which keeps no data; name a block device, as /dev/sda or /dev/nvme0n1";
+    Err(io::Error::new(ErrorKind::InvalidInput, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::stat::makedev;
+
+    use super::*;
+
+    #[test]
+    fn terminals_tapes_and_null_take_data() {
+        for (major, minor) in [(1, 3), (1, 5), (1, 7), (4, 1), (5, 0), (5, 1), (136, 0), (9, 0)] {
+            assert!(check_character_device(makedev(major, minor)).is_ok(), "{major}:{minor}");
+        }
+        // Memory, random numbers, a watchdog, a SCSI generic device, a controller of NVMe.
+        for (major, minor) in [(1, 1), (1, 8), (10, 130), (21, 0), (240, 0)] {
+            assert!(check_character_device(makedev(major, minor)).is_err(), "{major}:{minor}");
+        }
+    }
+
+    #[test]
+    fn the_folder_of_devices_is_for_devices() {
+        for folder in ["/dev", "/dev/mapper", "/dev/disk/by-id"] {
+            assert!(check_folder(Path::new(folder)).is_err(), "{folder}");
+        }
+        for folder in ["/", "/devices", "/home/dev", "/dev/shm", "/dev/shm/images"] {
+            assert!(check_folder(Path::new(folder)).is_ok(), "{folder}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What makes an end of a copy the same one the next day.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::sleep;
+
+use iscsi_block_device::{ContentName, Device, DeviceName, DeviceResult};
+use thiserror::Error as ThisError;
+
+use super::file::FileDevice;
+
+const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
+                             copy it without a checkpoint, or keep it on another file system";
+
+/// The identity of an end of a copy, by which a later run recognizes it: what it is, and how much it holds. An address is
+/// no part of it, because addresses change.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    name: String,
+    bytes: u64,
+    /// A device that copies write to as a whole, and that has a name for what it holds.
+    written: Option<Written>,
+}
+
+/// A device that copies write to, such as a regular file.
+#[derive(Clone, Debug)]
+struct Written {
+    device: Arc<dyn Device>,
+    /// The number of a file alone does not make it the same one.
+    is_unique: bool,
+}
+
+/// Why a file that was written to may not be what a copy has left.
+#[derive(Clone, Debug, Eq, PartialEq, ThisError)]
+pub(crate) enum Doubt {
+    /// It is not as it was left.
+    #[error(
+        "the destination was left as {was}, and is {is} now: another program has written to it"
+    )]
+    Changed {
+        /// As a copy has left it.
+        was: Box<Identity>,
+        /// As it is.
+        is: Box<Identity>,
+    },
+    /// Nothing tells it from a file that was made later.
+    #[error(
+        "the file system does not say when a file was made, and the copy before did not come to say how it leaves the \
+         destination, which may be another file now"
+    )]
+    Unproven,
+}
+
+impl Identity {
+    /// Names an end of any kind. The name may be anything but several lines; line ends become
+    /// spaces.
+    pub fn new(name: &str, bytes: u64) -> Self {
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { name, bytes, written: None }
+    }
+
+    /// Identifies a device by its [name](Device::name); `None` for one that has none. The name of a logical unit is that of VPD
+    /// page 83, or its serial number (VPD page 80).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn of_device(device: &(impl Device + ?Sized)) -> DeviceResult<Option<Self>> {
+        Ok(device.name()?.map(Self::named))
+    }
+
+    fn named(DeviceName { text, bytes, .. }: DeviceName) -> Self {
+        Self::new(&text, bytes)
+    }
+
+    fn holding(ContentName { text, bytes, .. }: ContentName) -> Self {
+        Self::new(&text, bytes)
+    }
+
+    /// Identifies a device that is read by what it holds, where it has a name for that, or else by itself.
+    pub(crate) fn of_read(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
+        match device.content_name()? {
+            Some(content) => Ok(Some(Self::holding(content))),
+            None => Self::of_device(device),
+        }
+    }
+
+    /// Identifies a device that is written to by itself, and notes how what it holds is looked at.
+    pub(crate) fn of_written(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
+        let Some(name) = device.name()? else { return Ok(None) };
+        let is_unique = name.is_unique;
+        let has_content = device.content_name()?.is_some();
+        let written = has_content.then(|| Written { device: Arc::clone(device), is_unique });
+        Ok(Some(Self { written, ..Self::named(name) }))
+    }
+
+    /// Identifies a file that is read, by its length and the time of its last change: under another name, or on
+    /// another file system, it is the same as long as it is not written to. A block device as a
+    /// [destination](Self::of_destination).
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn of_source(file: &FileDevice) -> io::Result<Self> {
+        Self::of_read(&shared(file))?.ok_or_else(nameless)
+    }
+
+    /// Identifies a file that is written to, by its number in its file system and by when it was made: the number of a file
+    /// that is removed goes to the next one. If the file system does not say when it was made, a checkpoint or digests of a
+    /// copy to it hold only if that copy came to its end. They note its length and the time of its last change, so that writes
+    /// of other programs are found.
+    ///
+    /// A block device is identified by the name of the disk, a loop device by its file and the part of it that it shows.
+    /// Others are identified by their number, until this host restarts or they are attached again.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn of_destination(file: &FileDevice) -> io::Result<Self> {
+        Self::of_written(&shared(file))?.ok_or_else(nameless)
+    }
+
+    /// Identifies a file that is read while others write to it, by its number in its file system, by when it was made, and by its
+    /// length. A block device as a [destination](Self::of_destination).
+    ///
+    /// # Errors
+    /// Those of the system; [`Unsupported`](ErrorKind::Unsupported) where it does not say when a file was made.
+    pub fn of_source_in_use(file: &FileDevice) -> io::Result<Self> {
+        let Self { name, written, .. } = Self::of_destination(file)?;
+        if written.is_some_and(|written| !written.is_unique) {
+            return Err(io::Error::new(ErrorKind::Unsupported, NO_BIRTH_TIME));
+        }
+        Ok(Self { name, bytes: file.capacity(), written: None }.in_use())
+    }
+
+    /// Returns the identity of the same end while others write to it. What is known of the one says nothing of the other: a copy of it
+    /// is as old as its last [pass](crate::Passes).
+    #[must_use]
+    pub fn in_use(mut self) -> Self {
+        self.name += ", in use";
+        self
+    }
+
+    /// Returns the identity of these bytes of it and no others; an end of `u64::MAX` stands for all there are.
+    #[must_use]
+    pub fn part(&self, range: Range<u64>) -> Self {
+        let mut name = format!("{} from byte {}", self.name, range.start);
+        if range.end < u64::MAX {
+            name += &format!(" to {}", range.end);
+        }
+        // Others may write to the rest.
+        Self { name, bytes: self.bytes, written: None }
+    }
+
+    /// How a copy leaves a file that it has written to, once all is flushed; `None` for what has no name for what it holds. A later
+    /// write gives it another name.
+    pub(crate) fn left(&self) -> io::Result<Option<Self>> {
+        let Some(written) = &self.written else { return Ok(None) };
+        if let Some(content) = written.device.content_name()? {
+            sleep(content.settles_in);
+        }
+        self.now()
+    }
+
+    /// How a file is now that copies write to.
+    pub(crate) fn now(&self) -> io::Result<Option<Self>> {
+        let Some(written) = &self.written else { return Ok(None) };
+        Ok(written.device.content_name()?.map(Self::holding))
+    }
+
+    /// Makes sure that what was kept of copies holds, of which the last has noted `left`, or has not come to that.
+    pub(crate) fn check_left(&self, left: Option<&Self>) -> io::Result<Result<(), Doubt>> {
+        let Some(is) = self.now()? else { return Ok(Ok(())) };
+        Ok(match left {
+            Some(was) if *was != is => {
+                Err(Doubt::Changed { was: was.clone().into(), is: is.into() })
+            }
+            None if self.written.as_ref().is_some_and(|written| !written.is_unique) => {
+                Err(Doubt::Unproven)
+            }
+            Some(_) | None => Ok(()),
+        })
+    }
+
+    /// Returns the bytes that it holds; 0 if that says nothing.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (name, bytes) = text.strip_suffix(" bytes")?.rsplit_once(", ")?;
+        Some(Self { name: name.to_owned(), bytes: bytes.parse().ok()?, written: None })
+    }
+}
+
+fn shared(file: &FileDevice) -> Arc<dyn Device> {
+    Arc::new(file.clone())
+}
+
+fn nameless() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "the file has no name that lasts")
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.bytes) == (&other.name, other.bytes)
+    }
+}
+
+impl Eq for Identity {}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} bytes", self.name, self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_was_left_until_somebody_writes_to_it() {
+        let path = std::env::temp_dir().join(format!("iscsi-copy-left-{}", std::process::id()));
+        fs::write(&path, [7; 100]).unwrap();
+        let device = FileDevice::create(&path).unwrap();
+        let identity = Identity::of_destination(&device).unwrap();
+        let left = identity.left().unwrap().unwrap();
+        let check = |identity: &Identity, left| identity.check_left(left).unwrap();
+        let as_it_was = check(&identity, Some(&left));
+        let mut unborn = identity.clone();
+        unborn.written.as_mut().unwrap().is_unique = false;
+        let unborn = [check(&unborn, Some(&left)), check(&unborn, None)];
+        let after_a_kill = check(&identity, None);
+        // A write that changes no byte still changes the modification time.
+        let later =
+            fs::metadata(&path).unwrap().modified().unwrap() + Duration::from_nanos(1 << 30);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        let written = check(&identity, Some(&left));
+        let part = check(&identity.part(0..10), Some(&left));
+        fs::remove_file(&path).unwrap();
+        assert_eq!((as_it_was, after_a_kill, part), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(unborn, [Ok(()), Err(Doubt::Unproven)]);
+        assert!(matches!(written, Err(Doubt::Changed { .. })), "{written:?}");
+        assert_eq!(Identity::new("a unit", 1).left().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let identity = Identity::new("a  unit,\nwith a comma", 7 << 40);
+        assert_eq!(identity.to_string(), "a unit, with a comma, 7696581394432 bytes");
+        assert_eq!(Identity::parse(&identity.to_string()), Some(identity));
+        assert_eq!(Identity::parse("something"), None);
+        assert_eq!(Identity::parse("something, many bytes"), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! When a flush is due.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::flush_pace::FlushPace;
+use crate::job::options::CopyOptions;
+
+/// After so many losses without a flush that went well between them, the destination is given up.
+const MAX_LOSSES: u32 = 3;
+
+/// The flushes of a copy.
+#[derive(Debug)]
+pub(crate) struct Flushes {
+    pace: FlushPace,
+    /// None is due before all is written: the destination takes its bytes in order, and gives none of them back.
+    is_at_end_only: bool,
+    /// When the one that is under way began, and what it covers, bytes.
+    begun: (Instant, u64),
+    is_under_way: bool,
+    /// The last one began when all was written.
+    is_last: bool,
+    last: Instant,
+    /// When the first write ended that waits for a flush to begin.
+    waiting_since: Option<Instant>,
+    /// Losses since one went well.
+    losses: u32,
+    /// One has failed: no later one vouches for what it should have covered, nor for what was written since it
+    /// began, because a system tells once that writes have failed.
+    has_failed: bool,
+}
+
+impl Flushes {
+    /// Those of a destination with or without a volatile cache.
+    pub(crate) fn new(options: &CopyOptions, has_cache: bool, is_at_end_only: bool) -> Self {
+        Self {
+            pace: FlushPace::new(options.flush_bytes, options.flush_interval, has_cache),
+            is_at_end_only,
+            begun: (Instant::now(), 0),
+            is_under_way: false,
+            is_last: false,
+            last: Instant::now(),
+            waiting_since: None,
+            losses: 0,
+            has_failed: false,
+        }
+    }
+
+    /// How many bytes may be written, or under way, before a flush has covered them: as many as one flush
+    /// covers, and as many while it runs.
+    pub(crate) const fn max_exposed(&self) -> u64 {
+        self.pace.bytes().saturating_mul(2)
+    }
+
+    /// A flush was made before anything was written.
+    pub(crate) fn took_for_nothing(&mut self, time: Duration) {
+        self.pace.ended(0, time);
+    }
+
+    pub(crate) const fn is_under_way(&self) -> bool {
+        self.is_under_way
+    }
+
+    /// The last one has ended, and all is covered.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.is_last && !self.is_under_way && !self.has_failed
+    }
+
+    pub(crate) const fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// A write has ended.
+    pub(crate) fn written(&mut self) {
+        _ = self.waiting_since.get_or_insert_with(Instant::now);
+    }
+
+    /// One begins that covers so many bytes; the last one, if all is written.
+    pub(crate) fn begin(&mut self, is_last: bool, bytes: u64) {
+        self.waiting_since = None;
+        self.begun = (Instant::now(), bytes);
+        self.is_under_way = true;
+        self.is_last = is_last;
+    }
+
+    /// It has ended well.
+    pub(crate) fn end(&mut self) {
+        (self.is_under_way, self.last, self.losses) = (false, Instant::now(), 0);
+        let (begun, bytes) = self.begun;
+        self.pace.ended(bytes, self.last - begun);
+    }
+
+    /// It has failed.
+    pub(crate) const fn fail(&mut self) {
+        (self.is_under_way, self.has_failed) = (false, true);
+    }
+
+    /// Whether one has failed, so that no later one counts.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// It has said that writes are lost; whether it is worth while to make them again.
+    pub(crate) fn lose(&mut self) -> bool {
+        (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
+        self.waiting_since = None;
+        self.losses += 1;
+        self.pace.lost();
+        self.losses < MAX_LOSSES
+    }
+
+    /// When the next one is due because of the time; `None` where only the end of the copy asks for one. It is due no
+    /// earlier than [`is_due`](Self::is_due) says so: the engine sleeps until then.
+    pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
+        let is_wanted = unflushed > 0 && !self.is_under_way && !self.is_at_end_only;
+        let since = self.waiting_since.map_or(self.last, |since| since.max(self.last));
+        is_wanted.then(|| since + self.pace.pause())
+    }
+
+    /// Whether one is due, because of the time or the bytes.
+    pub(crate) fn is_due(&self, unflushed: u64) -> bool {
+        let Some(due) = self.due(unflushed) else { return false };
+        due <= Instant::now() || unflushed >= self.pace.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn flushes(is_at_end_only: bool) -> Flushes {
+        let mut flushes = Flushes::new(&CopyOptions::default(), true, is_at_end_only);
+        flushes.written();
+        flushes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_and_bytes_make_a_flush_due() {
+        let flushes = flushes(false);
+        assert_eq!(flushes.due(0), None);
+        assert!(flushes.due(1).is_some_and(|due| due > Instant::now()));
+        assert!(!flushes.is_due(1) && flushes.is_due(1 << 30));
+        advance(CopyOptions::default().flush_interval).await;
+        assert!(flushes.is_due(1) && !flushes.is_due(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_destination_in_order_is_flushed_at_its_end_only() {
+        let flushes = flushes(true);
+        advance(CopyOptions::default().flush_interval).await;
+        assert_eq!(flushes.due(1 << 30), None);
+        assert!(!flushes.is_due(1 << 30));
+    }
+
+    /// To open a far destination takes longer than the time between two flushes.
+    #[tokio::test(start_paused = true)]
+    async fn no_time_counts_before_the_first_write() {
+        let mut flushes = Flushes::new(&CopyOptions::default(), true, false);
+        for _ in 0..2 {
+            advance(CopyOptions::default().flush_interval).await;
+            flushes.written();
+            assert!(!flushes.is_due(1));
+            flushes.begin(false, 1);
+            flushes.end();
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Parts between the reads and the writes: which need no write, and which wait for what.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use iscsi_block_device::RangeSet;
+
+use super::account::Account;
+use super::blank::Blank;
+use super::depths::Load;
+use super::ends::Ends;
+use super::ledger::Ledger;
+use super::part::{Content, Cut, Part};
+use crate::digests::delta::Verdict;
+use crate::digests::digesting::{Digesting, Judged};
+use crate::digests::file::DigestFile;
+use crate::error::CopyError;
+use crate::progress::Event;
+use crate::survey::blocks::Block;
+use crate::verify::checksums::Checksums;
+
+/// What was read and is not flushed yet, and what decides whether it is written.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) cut: Cut,
+    /// Where the destination reads as zeros.
+    pub(super) blank: Blank,
+    /// Which blocks the destination has.
+    pub(super) digesting: Option<Digesting>,
+    pub(super) checksums: Option<Checksums>,
+    /// What was read and not written yet.
+    pub(super) waiting: BTreeMap<u64, Part>,
+    /// What a stream has given, until a flush has covered it: it cannot be read again.
+    kept: BTreeMap<u64, Part>,
+}
+
+impl Parts {
+    pub(super) fn new(
+        cut: Cut,
+        digesting: Option<Digesting>,
+        checksums: Option<Checksums>,
+    ) -> Self {
+        Self {
+            cut,
+            blank: Blank::default(),
+            digesting,
+            checksums,
+            waiting: BTreeMap::new(),
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// Whether nothing waits for anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+            && !self.blank.is_waited_for()
+            && self.digesting.as_ref().is_none_or(Digesting::is_idle)
+    }
+
+    /// Where blocks end: their size, and the end of the source, as far as it is known.
+    pub(super) fn grid(&self, ends: &Ends) -> Option<(u64, u64)> {
+        let size = self.digesting.as_ref()?.known().block_size();
+        Some((size, ends.source_len().unwrap_or(u64::MAX)))
+    }
+
+    /// What waits, as requests.
+    pub(super) fn load(&self) -> Load {
+        let judged = self.digesting.as_ref().map_or(0, Digesting::waiting);
+        // Zeros wait as requests of no bytes.
+        let waiting = self.waiting.values().filter(|part| part.is_data()).map(Part::len);
+        Load {
+            count: judged + self.waiting.len(),
+            bytes: (judged * self.cut.io_size) as u64 + waiting.sum::<u64>(),
+        }
+    }
+
+    /// Finds out which blocks are to be sent.
+    pub(super) fn judge(&mut self, blocks: &[Block]) -> Judged {
+        self.digesting.as_mut().map(|digesting| digesting.judge(blocks)).unwrap_or_default()
+    }
+
+    /// Puts a part where its block belongs.
+    pub(super) fn put(&mut self, part: Part, judged: &Judged, account: &mut Account, ends: &Ends) {
+        if judged.unchanged.contains(&part.range) {
+            account.is_there(part.range);
+            return;
+        }
+        match (&mut self.digesting, &part.content) {
+            (Some(digesting), _) if judged.held.contains(&part.range) => digesting.held.push(part),
+            (_, Content::Zeros) => self.put_zeros(part.range, account, ends),
+            (_, Content::Data { .. }) => _ = self.waiting.insert(part.range.start, part),
+        }
+    }
+
+    /// Puts zeros that the source has told of where they belong.
+    pub(super) fn put_told_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
+        if let Some(checksums) = &mut self.checksums {
+            checksums.put(&Part::zeros(range.clone()), 0);
+        }
+        let grid = self.grid(ends);
+        let (Some(digesting), Some((_, end))) = (&mut self.digesting, grid) else {
+            self.put_zeros(range, account, ends);
+            return;
+        };
+        if digesting.judged_zeros.contains(&range) {
+            digesting.judged_zeros.remove(&range);
+            self.put_zeros(range, account, ends);
+            return;
+        }
+        for (piece, verdict) in digesting.delta.judge_zeros(&range, end) {
+            let mut judged = Judged::default();
+            match verdict {
+                Verdict::Unchanged => judged.unchanged.insert(piece.clone()),
+                Verdict::SendSaved => judged.held.insert(piece.clone()),
+                Verdict::Send => {}
+            }
+            self.put(Part::zeros(piece), &judged, account, ends);
+        }
+    }
+
+    /// Zeros are at the destination already, or have to be made, or wait until it has told.
+    fn put_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
+        let Some(there) = self.blank.among(&range) else { return };
+        let mut missing = RangeSet::from(range);
+        for part in there.iter() {
+            missing.remove(&part);
+            account.is_there(part.clone());
+            self.settle(&part.into(), &account.ledger);
+        }
+        let step = ends.zeros_at_once(self.cut.io_size);
+        for part in missing.iter() {
+            let mut start = part.start;
+            while start < part.end {
+                let end = part.end.min(start - start % step + step);
+                self.waiting.insert(start, Part::zeros(start..end));
+                start = end;
+            }
+        }
+    }
+
+    /// The destination has told where it reads as zeros. Gives the zeros that have waited for the answer; they were judged
+    /// before.
+    pub(super) fn answer(&mut self, found: RangeSet) -> RangeSet {
+        let zeros = self.blank.answer(found);
+        if let Some(digesting) = &mut self.digesting {
+            digesting.judged_zeros.extend(zeros.iter());
+        }
+        zeros
+    }
+
+    /// Keeps what a stream has given until a flush has covered it.
+    pub(super) fn keep(&mut self, part: Part) {
+        self.kept.insert(part.range.start, part);
+    }
+
+    pub(super) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// A flush has covered these bytes.
+    pub(super) fn flushed(&mut self, flushed: &RangeSet, ledger: &Ledger) {
+        self.kept.retain(|_, part| !flushed.contains(&part.range));
+        self.settle(flushed, ledger);
+        if let Some(digesting) = &mut self.digesting {
+            digesting.is_due = true;
+        }
+    }
+
+    /// A flush has covered these bytes, or they need none.
+    fn settle(&mut self, now: &RangeSet, ledger: &Ledger) {
+        if let Some(digesting) = &mut self.digesting {
+            digesting.delta.settle(now, ledger.flushed());
+        }
+    }
+
+    /// What a stream has given, and may be lost, is written again.
+    pub(super) fn lose(&mut self, ledger: &mut Ledger) {
+        for (_, part) in std::mem::take(&mut self.kept) {
+            self.wait_again(part, ledger);
+        }
+    }
+
+    /// A part whose bytes the ledger counts as to be done waits for its write again.
+    pub(super) fn wait_again(&mut self, part: Part, ledger: &mut Ledger) {
+        ledger.take(&part.range);
+        self.waiting.insert(part.range.start, part);
+    }
+
+    /// The lines that parts wait for, and what a flush has covered, to be saved in that file.
+    pub(super) fn begin_save(
+        &mut self,
+        account: &mut Account,
+        ends: &Ends,
+    ) -> Option<(DigestFile, String)> {
+        let digesting = self.digesting.as_mut()?;
+        if digesting.is_saving() || digesting.is_idle() && !digesting.is_due {
+            return None;
+        }
+        digesting.is_due = false;
+        let held = std::mem::take(&mut digesting.held);
+        let Some(lines) = digesting.delta.take_unsaved() else {
+            // What they wait for was saved meanwhile.
+            self.release(held, account, ends);
+            return None;
+        };
+        digesting.saving = Some(held);
+        Some((digesting.file.clone(), lines))
+    }
+
+    /// The lines were saved, or not. Where nothing waits for it, the next flush tries again; the file says less than it
+    /// could.
+    pub(super) fn end_save(
+        &mut self,
+        lines: &str,
+        result: io::Result<()>,
+        account: &mut Account,
+        ends: &Ends,
+    ) -> Result<(), CopyError> {
+        let Some(digesting) = &mut self.digesting else { return Ok(()) };
+        let parts = digesting.saving.take().unwrap_or_default();
+        match result {
+            Ok(()) => {
+                digesting.delta.saved();
+                self.release(parts, account, ends);
+            }
+            Err(cause) if digesting.delta.not_saved(lines) => {
+                return Err(CopyError::Digests(cause));
+            }
+            Err(cause) => account.teller.tell(Event::NotSaved(cause.to_string())),
+        }
+        Ok(())
+    }
+
+    /// What these parts have waited for is saved.
+    fn release(&mut self, parts: Vec<Part>, account: &mut Account, ends: &Ends) {
+        parts.into_iter().for_each(|part| self.put(part, &Judged::default(), account, ends));
+    }
+}

@@ -1,0 +1,134 @@
+//! The file operations of the operating system.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+use super::{HostFiles, KeptFile, NewFile};
+use crate::blocking::blocking;
+use crate::boxed::IoFuture;
+use crate::ends::file::options::check_folder;
+
+/// How the names of files begin that take the place of others.
+const PREFIX: &str = ".iscsi-copy.";
+
+/// The operating system's files.
+#[derive(Debug)]
+pub(crate) struct SystemFiles;
+
+impl HostFiles for SystemFiles {
+    fn read(&self, path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
+        read(&resolved(path)?, title)
+    }
+
+    /// It is written under a name that nobody can know before, and that is nobody's file: what somebody has put there, a
+    /// file or a link, would be overwritten. It is readable as the one before, or by its user alone.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let path = resolved(path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or_else(|| Path::new("."));
+        check_folder(&fs::canonicalize(folder)?)?;
+        let opened = File::open(folder)?;
+        let file = Builder::new().prefix(PREFIX).tempfile_in(folder)?;
+        if let Ok(before) = fs::symlink_metadata(&path) {
+            file.as_file().set_permissions(Permissions::from_mode(before.mode() & 0o777))?;
+        }
+        Ok(Box::new(NewSystemFile { file, path, folder: opened }))
+    }
+
+    /// Runs the work on tokio's blocking threads.
+    fn run(&self, work: Box<dyn FnOnce() + Send>) -> IoFuture<'_, ()> {
+        Box::pin(blocking(move || {
+            work();
+            Ok(())
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct NewSystemFile {
+    file: NamedTempFile,
+    path: PathBuf,
+    folder: File,
+}
+
+impl NewFile for NewSystemFile {
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        self.file.write_all(text)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.as_file().sync_all()
+    }
+
+    fn take_place(self: Box<Self>) -> io::Result<Box<dyn KeptFile>> {
+        let Self { file, path, folder } = *self;
+        let file = file.persist(path).map_err(|error| error.error)?;
+        Ok(Box::new(SystemFile { file, folder }))
+    }
+}
+
+#[derive(Debug)]
+struct SystemFile {
+    file: File,
+    folder: File,
+}
+
+impl KeptFile for SystemFile {
+    /// Syncs the folder, which makes the name durable.
+    fn sync_name(&self) -> io::Result<()> {
+        self.folder.sync_all()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn write_at(&self, text: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(text, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// What is in a file, if there is one; it may be a pipe. Of one that does not begin with `title`, the beginning: it is
+/// another's, and may be a disk.
+pub(crate) fn read(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = Vec::new();
+    Read::by_ref(&mut file).take(title.len() as u64).read_to_end(&mut text)?;
+    if text == title.as_bytes() {
+        file.read_to_end(&mut text)?;
+    }
+    Ok(Some(text))
+}
+
+/// Where a file is behind a link. What is there and is no regular file is refused: a pipe would be waited for, and a
+/// device would become a file.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let invalid = |why| io::Error::new(ErrorKind::InvalidInput, why);
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.to_owned()),
+        metadata => metadata?,
+    };
+    if !metadata.is_symlink() {
+        let why = "it is no regular file; name another one";
+        return if metadata.is_file() { Ok(path.to_owned()) } else { Err(invalid(why)) };
+    }
+    match fs::canonicalize(path) {
+        // Who has made the link decides where a file appears.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(invalid("it is a link that leads nowhere; name the file itself"))
+        }
+        resolved => self::resolved(&resolved?),
+    }
+}

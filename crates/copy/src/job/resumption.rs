@@ -1,0 +1,69 @@
+//! Where a copy goes on, and keeps how far it comes.
+
+use std::path::PathBuf;
+
+use iscsi_block_device::RangeSet;
+
+use super::options::CopyOptions;
+use crate::blocking::blocking;
+use crate::boxed::{BoxFuture, boxed};
+use crate::ends::destination::Destination;
+use crate::ends::source::Source;
+use crate::error::CopyError;
+use crate::progress::checkpoint_file::CheckpointFile;
+
+/// A checkpoint that was read, and is kept from now on.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumption {
+    file: CheckpointFile,
+    /// What earlier runs have flushed.
+    done: RangeSet,
+    /// There was a checkpoint, even if it says that nothing is done.
+    is_continued: bool,
+}
+
+impl Resumption {
+    /// Reads the checkpoint of a copy between these ends, or begins one.
+    pub(crate) fn begin(
+        path: PathBuf,
+        source: &Source,
+        destination: &Destination,
+    ) -> BoxFuture<'static, Result<Self, CopyError>> {
+        let (source, destination) = (source.clone(), destination.clone());
+        boxed(async move {
+            let work = move || Ok(Self::begin_now(path, &source, &destination));
+            // The outer error is one of the thread.
+            blocking(work).await.map_err(|error| CopyError::Source(error.into())).flatten()
+        })
+    }
+
+    fn begin_now(
+        path: PathBuf,
+        source: &Source,
+        destination: &Destination,
+    ) -> Result<Self, CopyError> {
+        let from = source.identity().map_err(CopyError::Source)?;
+        let to = destination.identity().map_err(CopyError::Destination)?;
+        let file = CheckpointFile::new(path, from, to);
+        let total = source.length().unwrap_or_default();
+        let resumed = destination.file_len().and_then(|held| file.resume(held, total));
+        let resumed = resumed.map_err(|cause| {
+            let path = file.path().to_owned();
+            CopyError::Checkpoint { path, cause }
+        })?;
+        let is_continued = resumed.is_some();
+        Ok(Self { file, done: resumed.unwrap_or_default(), is_continued })
+    }
+
+    pub(crate) const fn done(&self) -> &RangeSet {
+        &self.done
+    }
+
+    /// The options of a copy that goes on from here.
+    pub(crate) fn applied_to(self, mut options: CopyOptions) -> CopyOptions {
+        options.done.extend(self.done.iter());
+        // What an earlier run has written is not zero, even where it was not flushed.
+        options.destination_is_zero &= !self.is_continued;
+        options.with_checkpoint(self.file)
+    }
+}

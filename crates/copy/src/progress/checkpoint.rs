@@ -1,0 +1,335 @@
+//! What of a copy is flushed, as text, so that another run goes on from there.
+//!
+//! The format is that of a mapfile of GNU ddrescue: lines of position, length and state, in which `+` is
+//! done, `-` cannot be read, and `?` is not tried yet. Tools that show such files show these. What makes it a checkpoint stands in
+//! comments at its head: the version of the format, both ends, and the length of all.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use iscsi_block_device::RangeSet;
+use thiserror::Error as ThisError;
+
+use crate::boxed::IoFuture;
+use crate::ends::identity::Identity;
+
+/// The version of the format that is written and read.
+const VERSION: u32 = 2;
+pub(crate) const TITLE: &str = "# iscsi-copy checkpoint ";
+const SOURCE: &str = "# source: ";
+const DESTINATION: &str = "# destination: ";
+const LEFT: &str = "# left: ";
+const SESSIONS: &str = "# sessions: ";
+/// The line of ddrescue that says where it was and what it did; everything counts as tried once.
+const STATUS: &str = "0x0 ? 1";
+
+/// Keeps the checkpoints of a copy, each in the place of the one before: a
+/// [file](crate::CheckpointFile), or anything else that outlives the copy.
+pub trait CheckpointStore: fmt::Debug + Send + Sync {
+    /// Keeps what is flushed, and what the source does not give, of `total` bytes. Whatever happens meanwhile, this
+    /// checkpoint or the one before is kept.
+    ///
+    /// # Errors
+    /// When it is not kept; then the one before is.
+    fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
+
+    /// Returns the sessions that runs may have left at the destination, as [`begin`](Self::begin) was given them.
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    fn sessions(&self) -> IoFuture<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Begins a run that may leave these sessions. What is [kept](Self::keep) from now on is kept with them.
+    fn begin(&self, sessions: Vec<String>) {
+        drop(sessions);
+    }
+
+    /// Ends a run, successful or not: no other sessions than these may have requests in flight. How it leaves the
+    /// destination may be kept.
+    ///
+    /// # Errors
+    /// When that is not kept; then what was kept before is.
+    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+        drop(sessions);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A checkpoint: the part of a copy that is at the destination and flushed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Checkpoint {
+    /// Where the bytes come from.
+    pub source: Identity,
+    /// Where they go.
+    pub destination: Identity,
+    /// Bytes there are to copy.
+    pub total: u64,
+    /// What a flush has covered.
+    pub flushed: RangeSet,
+    /// What the medium of the source did not give: another run tries it again.
+    pub unreadable: RangeSet,
+    /// How the last run has left a destination that is a file, if it came to its end, well or not.
+    pub left: Option<Identity>,
+    /// The sessions that runs may have left at the destination, as it [names](crate::Device::leaves)
+    /// them: what they have in flight is older than what another run writes.
+    pub sessions: Vec<String>,
+}
+
+/// The reason why a text is no checkpoint, or not one of this copy.
+#[derive(Clone, Debug, Eq, PartialEq, ThisError)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// It does not begin like one.
+    #[error("it is no checkpoint; name another file, or copy without it")]
+    Foreign,
+    /// It is of a later version of the format.
+    #[error("it has format {0}, of a newer version of this program, and {VERSION} is known")]
+    Newer(u32),
+    /// A line is not what it should be, or ranges overlap or do not cover all.
+    #[error("it is damaged in line {0}; remove it to begin from the start")]
+    Damaged(usize),
+    /// It is of a copy from elsewhere, or the source has changed.
+    #[error("it is of the source {was}, and this is {is}: nothing that it says holds")]
+    OtherSource {
+        /// What it is of.
+        was: Box<Identity>,
+        /// What is to be copied.
+        is: Box<Identity>,
+    },
+    /// Another program may have written to the destination, or it is another file.
+    #[error("{0}, so nothing that it says holds; remove it to begin from the start")]
+    Doubtful(String),
+    /// It is of a copy to elsewhere.
+    #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
+    OtherDestination {
+        /// What it is of.
+        was: Box<Identity>,
+        /// What is to be written.
+        is: Box<Identity>,
+    },
+}
+
+impl Checkpoint {
+    /// Checks that it is of a copy from this source to this destination.
+    ///
+    /// # Errors
+    /// [`CheckpointError::OtherSource`], [`CheckpointError::OtherDestination`].
+    pub fn check(&self, source: &Identity, destination: &Identity) -> Result<(), CheckpointError> {
+        if self.source != *source {
+            let (was, is) = (self.source.clone().into(), source.clone().into());
+            return Err(CheckpointError::OtherSource { was, is });
+        }
+        if self.destination != *destination {
+            let (was, is) = (self.destination.clone().into(), destination.clone().into());
+            return Err(CheckpointError::OtherDestination { was, is });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, destination, total, flushed, unreadable, left, sessions } = self;
+        writeln!(f, "{TITLE}{VERSION}\n{SOURCE}{source}\n{DESTINATION}{destination}")?;
+        left.iter().try_for_each(|left| writeln!(f, "{LEFT}{left}"))?;
+        sessions.iter().try_for_each(|told| writeln!(f, "{SESSIONS}{told}"))?;
+        writeln!(f, "# current position, state, pass\n{STATUS}\n# position, length, state")?;
+        let mut at = 0;
+        let mut line = |range: Range<u64>, state: char| match range.end.checked_sub(range.start) {
+            Some(len) if len > 0 => writeln!(f, "{:#x} {len:#x} {state}", range.start),
+            Some(_) | None => Ok(()),
+        };
+        let mut unreadable = unreadable.overlap(&(0..*total));
+        let flushed = flushed.overlap(&(0..*total));
+        flushed.iter().for_each(|range| unreadable.remove(&range));
+        let tried = flushed.iter().map(|range| (range, '+'));
+        let mut tried: Vec<_> = tried.chain(unreadable.iter().map(|range| (range, '-'))).collect();
+        tried.sort_unstable_by_key(|(range, _)| range.start);
+        for (range, state) in tried {
+            line(at..range.start, '?')?;
+            at = range.end;
+            line(range, state)?;
+        }
+        line(at..*total, '?')?;
+        // A file that was cut off ends otherwise.
+        f.write_str("# end\n")
+    }
+}
+
+impl FromStr for Checkpoint {
+    type Err = CheckpointError;
+
+    fn from_str(text: &str) -> Result<Self, CheckpointError> {
+        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let mut next = || lines.next().unwrap_or_else(|| (text.lines().count(), ""));
+        let version = next().1.strip_prefix(TITLE).ok_or(CheckpointError::Foreign)?;
+        match version.parse() {
+            Ok(1..=VERSION) => {}
+            Ok(newer) if newer > VERSION => return Err(CheckpointError::Newer(newer)),
+            Ok(_) | Err(_) => return Err(CheckpointError::Damaged(1)),
+        }
+        let mut identity = |prefix: &str| {
+            let (at, line) = next();
+            let identity = line.strip_prefix(prefix).and_then(Identity::parse);
+            identity.ok_or(CheckpointError::Damaged(at))
+        };
+        let (source, destination) = (identity(SOURCE)?, identity(DESTINATION)?);
+        let (mut total, mut flushed, mut unreadable) = (0, RangeSet::new(), RangeSet::new());
+        let (mut left, mut sessions) = (None, Vec::new());
+        loop {
+            let (at, line) = next();
+            if let Some(text) = line.strip_prefix(LEFT) {
+                left = Some(Identity::parse(text).ok_or(CheckpointError::Damaged(at))?);
+            } else if let Some(told) = line.strip_prefix(SESSIONS) {
+                sessions.push(told.to_owned());
+            } else {
+                break;
+            }
+        }
+        for _ in 1..3 {
+            next();
+        }
+        loop {
+            let (number, line) = next();
+            if line == "# end" {
+                return Ok(Self {
+                    source,
+                    destination,
+                    total,
+                    flushed,
+                    unreadable,
+                    left,
+                    sessions,
+                });
+            }
+            let (range, state) = parse_line(line).ok_or(CheckpointError::Damaged(number))?;
+            if range.start != total {
+                return Err(CheckpointError::Damaged(number));
+            }
+            total = range.end;
+            match state {
+                State::Flushed => flushed.insert(range),
+                State::Unreadable => unreadable.insert(range),
+                State::Untried => {}
+            }
+        }
+    }
+}
+
+/// What has become of some bytes.
+enum State {
+    Flushed,
+    Unreadable,
+    Untried,
+}
+
+/// The bytes of a line, and what has become of them.
+fn parse_line(line: &str) -> Option<(Range<u64>, State)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, len) = (number(words.next()?)?, number(words.next()?)?);
+    let state = match (words.next()?, words.next()) {
+        ("+", None) => State::Flushed,
+        ("-", None) => State::Unreadable,
+        ("?", None) => State::Untried,
+        _ => return None,
+    };
+    let end = start.checked_add(len).filter(|_| len > 0)?;
+    Some((start..end, state))
+}
+
+fn number(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn checkpoint(flushed: RangeSet, total: u64) -> Checkpoint {
+        let (source, destination) = (Identity::new("file", total), Identity::new("naa.6001", 99));
+        let (unreadable, left, sessions) = (RangeSet::new(), None, Vec::new());
+        Checkpoint { source, destination, total, flushed, unreadable, left, sessions }
+    }
+
+    #[test]
+    fn it_reads_like_a_map_of_ddrescue() {
+        let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
+        let text = known.to_string();
+        let expected = "# iscsi-copy checkpoint 2\n# source: file, 64 bytes\n\
+             # destination: naa.6001, 99 bytes\n# current position, state, pass\n0x0 ? 1\n\
+             # position, length, state\n0x0 0x10 +\n0x10 0x10 ?\n0x20 0x10 +\n0x30 0x10 ?\n# end\n";
+        assert_eq!(text, expected);
+        known.unreadable = RangeSet::from_iter([8..24, 60..70]);
+        let text = known.to_string();
+        let lines: Vec<_> = text.lines().skip(6).collect();
+        let expected = ["0x0 0x10 +", "0x10 0x8 -", "0x18 0x8 ?", "0x20 0x10 +", "0x30 0xc ?"];
+        assert_eq!(lines[..5], expected);
+        assert_eq!(lines[5..], ["0x3c 0x4 -", "# end"]);
+        known.unreadable = RangeSet::from_iter([16..24, 60..64]);
+        assert_eq!(text.parse(), Ok(known));
+    }
+
+    #[test]
+    fn how_a_run_has_left_the_destination_is_read_and_what_older_programs_write() {
+        let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
+        let older = known.to_string().replace("checkpoint 2", "checkpoint 1");
+        assert_eq!(older.parse(), Ok(known.clone()));
+        known.left = Some(Identity::new("file changed 1.000000002", 64));
+        known.sessions = vec!["iqn.2026-01.a:b 80010203 8".to_owned(), "another".to_owned()];
+        assert_eq!(known.to_string().parse(), Ok(known));
+    }
+
+    #[test]
+    fn of_a_damaged_one_nothing_is_believed() {
+        let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
+        let whole = known.to_string();
+        known.left = Some(Identity::new("file changed 1.000000002", 64));
+        known.sessions = vec!["iqn.2026-01.a:b 80010203 8".to_owned()];
+        for text in [&whole, &known.to_string()] {
+            for cut in 0..text.len() - 1 {
+                assert!(text[..cut].parse::<Checkpoint>().is_err(), "{:?}", &text[..cut]);
+            }
+        }
+        let text = whole;
+        let parse = |from: &str, to: &str| text.replace(from, to).parse::<Checkpoint>();
+        assert_eq!(parse("# iscsi-copy", "# other"), Err(CheckpointError::Foreign));
+        assert_eq!(parse("checkpoint 2", "checkpoint 3"), Err(CheckpointError::Newer(3)));
+        assert_eq!(parse("checkpoint 2", "checkpoint 0"), Err(CheckpointError::Damaged(1)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x11 ?"), Err(CheckpointError::Damaged(9)));
+        assert_eq!(parse("0x10 0x10 ?", "0x11 0x10 ?"), Err(CheckpointError::Damaged(8)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x10 *"), Err(CheckpointError::Damaged(8)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x0 ?"), Err(CheckpointError::Damaged(8)));
+        assert_eq!("".parse::<Checkpoint>(), Err(CheckpointError::Foreign));
+    }
+
+    #[test]
+    fn another_end_is_told_by_its_name() {
+        let known = checkpoint(RangeSet::new(), 64);
+        let (source, destination) = (known.source.clone(), known.destination.clone());
+        assert_eq!(known.check(&source, &destination), Ok(()));
+        let other = Identity::new("naa.6002", 99);
+        let error = known.check(&source, &other).unwrap_err().to_string();
+        assert!(error.contains("naa.6001") && error.contains("naa.6002"), "{error}");
+        let larger = Identity::new("file", 65);
+        let error = known.check(&larger, &destination).unwrap_err();
+        assert!(matches!(error, CheckpointError::OtherSource { .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            ranges in prop::collection::vec((0..1000_u64, 1..100_u64), 0..10),
+            total in 0..1000_u64,
+        ) {
+            let mut flushed: RangeSet = ranges.iter().map(|(at, len)| *at..at + len).collect();
+            flushed.remove(&(total..u64::MAX));
+            let known = checkpoint(flushed, total);
+            prop_assert_eq!(known.to_string().parse(), Ok(known));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What was read from the source, in eight bytes for each request.
+//!
+//! Each part of data gets a checksum between its read and its write, so the source is read once only:
+//! it may be a pipe, it may be far away, it may change. The checksum is CRC-64/NVME: made for storage, an
+//! order of magnitude faster than a cryptographic hash, and no weaker here, where errors are
+//! accidents. (A target that lies can lie later as well.)
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crc_fast::{CrcAlgorithm, checksum};
+use iscsi_block_device::RangeSet;
+
+use crate::engine::part::{Content, Part};
+
+/// The checksum of some bytes: CRC-64/NVME.
+pub(crate) fn sum(data: &[u8]) -> u64 {
+    checksum(CrcAlgorithm::Crc64Nvme, data)
+}
+
+/// The checksums of what was read in a copy, and where there were zeros.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Checksums {
+    /// By the first byte of a part, the byte behind its last, and its checksum.
+    parts: BTreeMap<u64, (u64, u64)>,
+    zeros: RangeSet,
+}
+
+impl Checksums {
+    /// Keeps what a part is, in the place of what was there before.
+    pub(crate) fn put(&mut self, part: &Part, sum: u64) {
+        self.forget(&part.range);
+        match part.content {
+            Content::Data { .. } => {
+                self.parts.insert(part.range.start, (part.range.end, sum));
+            }
+            Content::Zeros => self.zeros.insert(part.range.clone()),
+        }
+    }
+
+    /// Takes what a later pass over these bytes has read, in the place of what was there before. A part of which
+    /// only some bytes were read again has no checksum any more.
+    pub(crate) fn supersede(&mut self, ranges: &RangeSet, later: Self) {
+        ranges.iter().for_each(|range| self.forget(&range));
+        self.parts.extend(later.parts);
+        self.zeros.extend(later.zeros.iter());
+    }
+
+    /// What they are of.
+    pub(crate) fn ranges(&self) -> RangeSet {
+        let mut ranges = self.zeros.clone();
+        ranges.extend(self.parts().map(|(range, _)| range));
+        ranges
+    }
+
+    fn forget(&mut self, range: &Range<u64>) {
+        self.zeros.remove(range);
+        let before = self.parts.range(..range.end).rev();
+        let old = before.take_while(|(_, (end, _))| *end > range.start);
+        let old: Vec<u64> = old.map(|(start, _)| *start).collect();
+        old.iter().for_each(|start| _ = self.parts.remove(start));
+    }
+
+    /// The parts that held data, in order, each with its checksum.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        self.parts.iter().map(|(start, (end, sum))| (*start..*end, *sum))
+    }
+
+    /// Where there were zeros.
+    pub(crate) const fn zeros(&self) -> &RangeSet {
+        &self.zeros
+    }
+
+    /// Returns the number of bytes that were read or were zero.
+    pub fn bytes(&self) -> u64 {
+        self.parts().map(|(range, _)| range.end - range.start).sum::<u64>() + self.zeros.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::memory::Memory;
+
+    fn data(range: Range<u64>) -> Part {
+        let hold = Memory::new(0).take(1).unwrap();
+        let bytes = range.clone().map(|_| 1).collect::<Vec<u8>>().into();
+        Part { range, content: Content::Data { bytes, _hold: hold } }
+    }
+
+    #[test]
+    fn the_checksum_is_crc_64_nvme() {
+        assert_eq!(sum(b"123456789"), 0xae8b_1486_0a79_9888);
+    }
+
+    #[test]
+    fn of_a_part_that_is_read_again_in_part_nothing_is_known() {
+        let mut sums = Checksums::default();
+        sums.put(&data(0..10), 1);
+        sums.put(&data(10..20), 2);
+        sums.put(&Part::zeros(20..40), 0);
+        let mut later = Checksums::default();
+        later.put(&data(12..14), 3);
+        later.put(&Part::zeros(14..16), 0);
+        later.put(&data(25..30), 4);
+        sums.supersede(&RangeSet::from_iter([12..16, 25..30]), later);
+        let parts: Vec<_> = sums.parts().collect();
+        assert_eq!(parts, [(0..10, 1), (12..14, 3), (25..30, 4)]);
+        assert_eq!(sums.ranges(), RangeSet::from_iter([0..10, 12..16, 20..40]));
+    }
+
+    #[test]
+    fn what_is_read_again_takes_the_place_of_what_was() {
+        let mut sums = Checksums::default();
+        sums.put(&data(0..10), 1);
+        sums.put(&data(10..20), 2);
+        sums.put(&Part::zeros(20..40), 0);
+        assert_eq!(sums.bytes(), 40);
+        sums.put(&data(5..15), 3);
+        let parts: Vec<_> = sums.parts().collect();
+        assert_eq!(parts, [(5..15, 3)], "the others are not known in part");
+        sums.put(&data(30..40), 4);
+        assert_eq!(sums.zeros(), &RangeSet::from(20..30));
+        sums.put(&Part::zeros(0..100), 0);
+        assert_eq!((sums.parts().count(), sums.bytes()), (0, 100));
+    }
+}

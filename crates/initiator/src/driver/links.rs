@@ -1,0 +1,224 @@
+//! The connections of a session, and what goes out over them.
+
+use std::io::{self, IoSlice};
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Buf;
+use iscsi_pdu::Cid;
+use iscsi_session::{Session, Transmit, TransportError};
+use iscsi_tuner::Sends;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::transports::{Excerpt, Transport};
+use crate::driver::io::Socket;
+
+/// As many slices as one system call takes (IOV_MAX on Linux).
+const MAX_SLICES: usize = 1024;
+
+/// Enough for most system calls. To make all of [`MAX_SLICES`] took a tenth of the instructions of a read of 4 KiB.
+const FEW_SLICES: usize = 32;
+
+/// Slices are long if so many of them are more than the plan's send size.
+const LONG_SLICES: usize = 16;
+
+/// System calls in one direction of a connection before the other one has its turn.
+pub(super) const CALLS_PER_TURN: usize = 16;
+
+/// Bytes per system call where the plan sends one page at a time.
+const PAGE: usize = 4096;
+
+/// A connection that was lost, and why.
+pub(super) type Lost = (Cid, TransportError);
+
+/// The connections, and when the kernel is asked what they wait for.
+pub(super) struct Links {
+    /// The leading one first.
+    pub(super) transports: SmallVec<[Transport; 1]>,
+    /// Which of them sends first in this turn.
+    first: usize,
+    /// The largest command window that the tuners of all connections know of; `None` when one of them may know of none.
+    pub(super) window: Option<u32>,
+    pub(super) polls: Polls,
+}
+
+/// When the kernel is asked what the connections wait for.
+pub(super) struct Polls {
+    /// When it is asked next, as long as the driver is awake.
+    pub(super) due: Instant,
+    pub(super) awake_until: Instant,
+    /// For how many [`POLL_INTERVAL`](super::measure::tuner::POLL_INTERVAL)s the next answer counts.
+    pub(super) intervals: u32,
+    /// For how long requests had waited in their class when that was asked last.
+    pub(super) waited_in_class: Duration,
+    /// The command data that had been moved when the kernel was asked last.
+    pub(super) moved: u64,
+}
+
+/// What the event loop waits for, and whether it is called before that.
+#[derive(Default)]
+pub(super) struct LoopCall {
+    /// Wakes it.
+    pub(super) waker: Option<Waker>,
+    /// It has something to do, or to wait for, that it does not know of.
+    pub(super) is_called: bool,
+    /// When it wakes by itself.
+    pub(super) due: Option<Instant>,
+}
+
+impl LoopCall {
+    /// The event loop has something to do, or to wait for, that it does not know of.
+    pub(super) fn call(&mut self) {
+        if !std::mem::replace(&mut self.is_called, true)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Links {
+    pub(super) fn new(count: u16, now: Instant) -> Self {
+        let polls = Polls {
+            due: now,
+            awake_until: now,
+            intervals: 1,
+            waited_in_class: Duration::ZERO,
+            moved: 0,
+        };
+        let transports = SmallVec::with_capacity(count.into());
+        Self { transports, first: 0, window: None, polls }
+    }
+
+    pub(super) fn find(&mut self, cid: Cid) -> Option<&mut Transport> {
+        self.transports.iter_mut().find(|transport| transport.cid == cid)
+    }
+
+    /// Whether answers may lie in a socket that it was not to tell of.
+    pub(super) fn is_coalescing(&self) -> bool {
+        self.transports.iter().any(Transport::is_coalescing)
+    }
+
+    /// Sends what there is to send and the sockets take: a system call each, again and again, and
+    /// every turn begins with another connection.
+    pub(super) fn write(
+        &mut self,
+        session: &mut Session,
+        event_loop: &mut LoopCall,
+        now: Instant,
+    ) -> Result<(), Lost> {
+        let count = self.transports.len();
+        self.first = (self.first + 1).checked_rem(count).unwrap_or_default();
+        for _ in 0..CALLS_PER_TURN {
+            let mut moved = false;
+            for at in (self.first..count).chain(0..self.first) {
+                moved |= self.write_once(at, session, event_loop, now)?;
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+        // There is more to send, but also something to read.
+        self.transports.iter_mut().for_each(|transport| transport.blocked = true);
+        event_loop.is_called = true;
+        Ok(())
+    }
+
+    /// Sends over one connection what one system call takes; says whether there may be more.
+    fn write_once(
+        &mut self,
+        at: usize,
+        session: &mut Session,
+        event_loop: &mut LoopCall,
+        now: Instant,
+    ) -> Result<bool, Lost> {
+        let Some(transport) = self.transports.get_mut(at).filter(|transport| !transport.blocked)
+        else {
+            return Ok(false);
+        };
+        let Some((socket, plan)) = transport.socket() else { return Ok(false) };
+        let before = data_moved(session);
+        let Some(mut transmit) = session.poll_transmit(transport.cid, now.into_std()) else {
+            return Ok(false);
+        };
+        let result = send(socket, plan, &transmit);
+        if let Ok(count) = result {
+            transmit.advance(count);
+        }
+        transport.bytes += data_moved(session) - before;
+        match result {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                transport.blocked = true;
+                event_loop.is_called = true;
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err((transport.cid, TransportError::Io(error.to_string()))),
+        }
+    }
+}
+
+/// Command data of the session so far, both directions.
+pub(super) fn data_moved(session: &Session) -> u64 {
+    let stats = session.stats();
+    stats.data_in_bytes.saturating_add(stats.data_out_bytes)
+}
+
+fn send(socket: &dyn Socket, plan: Excerpt, transmit: &Transmit<'_>) -> io::Result<usize> {
+    match plan.sends {
+        Sends::OnePage => write_page(socket, transmit),
+        Sends::ManyPages => write_pages(socket, transmit, plan),
+    }
+}
+
+/// Writes as much as one system call takes, and of long slices no more than the plan says.
+fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: Excerpt) -> io::Result<usize> {
+    let limit = plan.send_size;
+    // A lone header needs no list: to make one took 170 of the 15,800 instructions of a lone read of 4 KiB.
+    let first = transmit.chunk();
+    if first.len() == transmit.remaining() && first.len() <= limit {
+        return socket.write(&[IoSlice::new(first)], false);
+    }
+    let mut few = [IoSlice::new(&[]); FEW_SLICES];
+    let filled = transmit.chunks_vectored(&mut few);
+    let slices = few.get(..filled).unwrap_or_default();
+    let begin = slices.get(..LONG_SLICES).unwrap_or(slices);
+    if total(begin) > limit {
+        return write_up_to(limit, socket, begin);
+    }
+    if filled < FEW_SLICES {
+        return socket.write(slices, false);
+    }
+    let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+    let filled = transmit.chunks_vectored(&mut slices);
+    let slices = slices.get(..filled).unwrap_or_default();
+    let has_more = plan.cork && slices.len() == MAX_SLICES && total(slices) < transmit.remaining();
+    socket.write(slices, has_more)
+}
+
+/// Writes so many bytes of long slices. Not with `MSG_MORE`, which is slower than one long call.
+fn write_up_to(limit: usize, socket: &dyn Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut parts = [IoSlice::new(&[]); LONG_SLICES];
+    let (mut room, mut count) = (limit, 0);
+    for (part, slice) in parts.iter_mut().zip(slices) {
+        *part = IoSlice::new(slice.get(..room).unwrap_or(slice));
+        room -= part.len();
+        count += 1;
+        if room == 0 {
+            break;
+        }
+    }
+    socket.write(parts.get(..count).unwrap_or_default(), false)
+}
+
+fn total(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
+/// Writes at most a page.
+fn write_page(socket: &dyn Socket, transmit: &Transmit<'_>) -> io::Result<usize> {
+    let chunk = transmit.chunk();
+    socket.write(&[IoSlice::new(chunk.get(..PAGE).unwrap_or(chunk))], false)
+}

@@ -1,0 +1,144 @@
+//! The requests that a session has and has not finished with.
+
+use std::sync::Arc;
+
+use iscsi_pdu::Itt;
+use iscsi_session::{Session, SubmitError, TaskError, TransportError};
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
+
+use super::answers::Answers;
+use crate::driver::peer::Peer;
+use crate::driver::request::{Answer, Holds, Outcome, RequestId, Submission};
+use crate::driver::shared::Shared;
+use crate::error::Error;
+
+/// The target is to have what is unsent once that is one in so many of the requests under way.
+const UNDER_WAY_PER_UNSENT: usize = 4;
+
+/// Fewer than so many are not worth a system call of their own.
+const FEWEST_UNSENT: usize = 4;
+
+/// The requests in flight, and the callers who may ask for more.
+pub(super) struct Requests {
+    pending: FxHashMap<Itt, Pending>,
+    /// Requests since the sockets were written to last.
+    pub(super) unsent: usize,
+    pub(super) answers: Answers,
+}
+
+/// A request that the session has and has not finished with.
+struct Pending {
+    id: RequestId,
+    name: &'static str,
+    answer: Answer,
+    holds: Holds,
+}
+
+impl Requests {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { pending: FxHashMap::default(), unsent: 0, answers: Answers::new(now) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether so many requests are unsent that the target is to have them before those that follow. Where it gets all
+    /// that are under way at once, one end rests while the other works: reads of 4 KiB among 32 come in 0.56 of the time
+    /// now that it gets a quarter of them.
+    pub(super) fn has_enough_unsent(&self) -> bool {
+        self.unsent >= FEWEST_UNSENT && UNDER_WAY_PER_UNSENT * self.unsent >= self.pending.len()
+    }
+
+    /// Gives a request up, whose caller does not wait any more.
+    pub(super) fn cancel(&mut self, id: RequestId, session: &mut Session, now: Instant) {
+        let found = self.pending.iter().find(|(_, pending)| pending.id == id);
+        let Some(itt) = found.map(|(itt, _)| *itt) else { return };
+        let was_sent = session.give_up(itt, now.into_std());
+        // What the unit never saw, it did not answer.
+        if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
+            pending.holds.listener = None;
+        }
+    }
+
+    /// Hands a request to the session.
+    pub(super) fn start(
+        &mut self,
+        submission: Submission,
+        session: &mut Session,
+        shared: &Shared,
+        now: Instant,
+    ) {
+        let Submission { id, request, holds } = submission;
+        if request.is_abandoned() {
+            return;
+        }
+        let name = request.name();
+        if holds.is_in_doubt() {
+            let cause = TaskError::Withdrawn;
+            return request.into_answer().fail(Error::Task { request: name, cause });
+        }
+        let (result, answer) = request.start(session, now.into_std());
+        match result {
+            Ok(itt) => {
+                if holds.extent.is_some() {
+                    shared.units.unsettled.begin();
+                }
+                self.pending.insert(itt, Pending { id, name, answer, holds });
+                self.unsent += 1;
+            }
+            Err(SubmitError::Closed) => answer.fail(Error::Closed),
+            Err(why) => answer.fail(why.into()),
+        }
+    }
+
+    /// Passes the end of a request on to its caller.
+    pub(super) fn end(
+        &mut self,
+        itt: Itt,
+        outcome: Outcome,
+        session: &mut Session,
+        (shared, peer): (&Shared, &Peer),
+        now: Instant,
+    ) {
+        let Some(Pending { name, answer, mut holds, .. }) = self.pending.remove(&itt) else {
+            return;
+        };
+        self.answers.given();
+        if let (Some(listener), Outcome::Command(result)) = (&mut holds.listener, &outcome)
+            && listener.ended(result)
+        {
+            self.withdraw_doubtful(session, now);
+        }
+        match holds.extent {
+            Some(extent) if outcome.is_unsettled() => shared.units.unsettled.put(extent),
+            Some(_) => shared.units.unsettled.end(),
+            None => {}
+        }
+        answer.give(outcome, |why| peer.explain_task(name, why));
+    }
+
+    /// Takes back what is not on its way yet and must not be sent before its unit has been asked which
+    /// one it is.
+    fn withdraw_doubtful(&self, session: &mut Session, now: Instant) {
+        let doubtful = self.pending.iter().filter(|(_, pending)| pending.holds.is_in_doubt());
+        let mut doubtful: Vec<_> = doubtful.map(|(itt, _)| *itt).collect();
+        doubtful.sort_unstable();
+        doubtful.into_iter().for_each(|itt| session.withdraw(itt, now.into_std()));
+    }
+
+    /// Nobody runs the session any more: what the target does with these requests is not known.
+    pub(super) fn leave_unsettled(&self, shared: &Shared) {
+        let extents = self.pending.values().filter_map(|pending| pending.holds.extent.as_ref());
+        extents.for_each(|extent| shared.units.unsettled.put(Arc::clone(extent)));
+    }
+
+    /// Fails all requests: nobody runs the session any more.
+    pub(super) fn fail(&mut self, peer: &Peer) {
+        for Pending { name, answer, .. } in std::mem::take(&mut self.pending).into_values() {
+            let cause = TransportError::Io("the task of its session has ended".to_owned()).into();
+            answer.fail(peer.explain_task(name, TaskError::Session { cause, sent: true }));
+        }
+    }
+}
