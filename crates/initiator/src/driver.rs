@@ -42,7 +42,7 @@ use crate::driver::peer::Peer;
 use crate::driver::queue::Queue;
 use crate::driver::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
 use crate::driver::shared::{SessionPhase, Shared};
-use crate::error::Error;
+use crate::error::{Error, SessionCause};
 use crate::state::segment_limits::StartTrial;
 use transports::Transport;
 
@@ -195,7 +195,9 @@ impl Driver {
         let name = request.name();
         if holds.is_in_doubt() {
             let cause = TaskError::Withdrawn;
-            return request.into_answer().fail(Error::Task { request: name, cause });
+            return request
+                .into_answer()
+                .fail(Error::from(SessionCause::Task { request: name, cause }));
         }
         let now = self.now();
         let (result, answer) = request.start(&mut self.session, now);
@@ -207,7 +209,7 @@ impl Driver {
                 self.pending.insert(itt, Pending { id, name, answer, holds });
                 self.unsent += 1;
             }
-            Err(iscsi_session::SubmitError::Closed) => answer.fail(Error::Closed),
+            Err(iscsi_session::SubmitError::Closed) => answer.fail(Error::closed()),
             Err(why) => answer.fail(why.into()),
         }
     }
@@ -294,7 +296,7 @@ impl Driver {
         let pending = std::mem::take(&mut self.pending);
         let extents = pending.values().filter_map(|pending| pending.holds.extent.as_ref());
         extents.for_each(|extent| self.shared.unsettled.put(Arc::clone(extent)));
-        self.shared.phase.set(SessionPhase::Ended(Err(Error::Closed)));
+        self.shared.phase.set(SessionPhase::Ended(Err(Error::closed())));
         self.shared.notices.end();
         self.ended = true;
         for Pending { name, answer, .. } in pending.into_values() {

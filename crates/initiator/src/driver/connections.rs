@@ -11,7 +11,7 @@ use super::transports::{Transport, span_of};
 use crate::driver::connector::{Connected, Opening};
 use crate::driver::referral::portal_at;
 use crate::driver::shared::{LoginResult, SessionPhase};
-use crate::error::ConnectError;
+use crate::error::LinkCause;
 
 /// The connection that a session begins with.
 const LEADING: Cid = Cid(0);
@@ -37,7 +37,7 @@ impl Driver {
     }
 
     /// A transport connection stands, or could not be made.
-    pub(super) fn opened(&mut self, cid: Cid, result: Result<Connected, ConnectError>) {
+    pub(super) fn opened(&mut self, cid: Cid, result: Result<Connected, LinkCause>) {
         match result {
             Ok(connected) => {
                 if cid == LEADING {

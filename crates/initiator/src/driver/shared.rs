@@ -232,7 +232,7 @@ impl Shared {
         match self.phase.get() {
             SessionPhase::Ended(Err(error)) => error,
             SessionPhase::LoggingIn | SessionPhase::LoggedIn | SessionPhase::Ended(Ok(())) => {
-                Error::Closed
+                Error::closed()
             }
         }
     }
@@ -242,7 +242,7 @@ impl Shared {
         let result = |phase: &SessionPhase| match phase {
             SessionPhase::LoggingIn => None,
             SessionPhase::LoggedIn => Some(Ok(())),
-            SessionPhase::Ended(Ok(())) => Some(Err(Error::Closed)),
+            SessionPhase::Ended(Ok(())) => Some(Err(Error::closed())),
             SessionPhase::Ended(Err(error)) => Some(Err(error.clone())),
         };
         self.phase.find(result).await

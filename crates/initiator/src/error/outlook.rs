@@ -13,20 +13,24 @@
 use iscsi_multipath::reconnect::Outlook;
 use iscsi_pdu::scsi::SenseKey;
 
-use crate::error::Error;
 use crate::error::kind::ErrorKind;
+use crate::error::{Cause, Error, UnitCause};
 
 impl Error {
     /// The outlook for a session that was there and is lost: all that was agreed on was right before.
     pub(crate) fn outlook_of_reopening(&self) -> Outlook {
         let is_of_unit = matches!(
-            self,
-            Self::CapacityChanged { .. } | Self::BlockSizeChanged { .. } | Self::Preempted { .. }
+            self.cause(),
+            Cause::Unit(
+                UnitCause::CapacityChanged { .. }
+                    | UnitCause::BlockSizeChanged { .. }
+                    | UnitCause::Preempted { .. }
+            )
         );
         if is_of_unit {
             return Outlook::Never;
         }
-        if matches!(self, Self::DifferentUnits { .. }) {
+        if matches!(self.cause(), Cause::Unit(UnitCause::DifferentUnits { .. })) {
             return Outlook::OtherPortal;
         }
         if self.is_of_credentials() { Outlook::Credentials } else { Outlook::MayPass }
@@ -44,7 +48,7 @@ impl Error {
     /// Whether the login failed because one side did not prove itself. A target that does not admit the initiator (0202)
     /// has an access list, which may not be there yet.
     pub(crate) fn is_of_credentials(&self) -> bool {
-        let Self::Login(failure) = self else { return false };
+        let Some(failure) = self.login() else { return false };
         match failure.status() {
             Some(status) => status == (2, 1),
             None => failure.cause.is_authentication(),
@@ -53,7 +57,7 @@ impl Error {
 
     /// Whether the target refused the login, for whatever reason (RFC 7143 §11.13.5).
     pub(crate) fn is_refused_login(&self) -> bool {
-        matches!(self, Self::Login(failure) if failure.status().is_some())
+        self.login().is_some_and(|failure| failure.status().is_some())
     }
 
     fn may_come(&self) -> bool {
@@ -61,7 +65,7 @@ impl Error {
         self.is_transient()
             || self.is_refused_login()
             || is_not_ready
-            || matches!(self, Self::UnitGone(_))
+            || matches!(self.cause(), Cause::Unit(UnitCause::UnitGone(_)))
             || self.kind() == ErrorKind::NotFound
     }
 }
@@ -70,7 +74,8 @@ impl Error {
 mod tests {
 
     use super::*;
-    use crate::error::ConnectError;
+    use crate::error::{CallerCause, LinkCause};
+    use crate::url::UrlError;
 
     /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that starts refuses for a while what it will take.
     #[test]
@@ -86,10 +91,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_request_is_not_waited_for() {
-        for error in [Error::NoUnitNamed, Error::NoRuntime, Error::Unsupported("a key")] {
+        let unit = UrlError::NoUnit.into();
+        let runtime = CallerCause::NoRuntime.into();
+        let key = UnitCause::Unsupported("a key").into();
+        for error in [unit, runtime, key] {
+            let error: Error = error;
             assert_eq!(error.outlook_of_opening(), Outlook::Never, "{error}");
         }
-        let changed = Error::CapacityChanged { before: 1, now: 2 };
+        let changed = Error::from(UnitCause::CapacityChanged { before: 1, now: 2 });
         assert_eq!(changed.outlook_of_reopening(), Outlook::Never);
         assert_eq!(changed.outlook_of_opening(), Outlook::Never);
     }
@@ -98,8 +107,8 @@ mod tests {
     fn what_is_not_there_yet_is_waited_for() {
         let address = "192.0.2.1:3260".parse().unwrap();
         let host = "target.example".to_owned();
-        let unknown = ConnectError::HostUnknown { host, reason: "no address".to_owned() };
-        for error in [unknown.into(), ConnectError::Refused { address }.into()] {
+        let unknown = LinkCause::HostUnknown { host, reason: "no address".to_owned() };
+        for error in [unknown.into(), LinkCause::Refused { address }.into()] {
             let error: Error = error;
             assert_eq!(error.outlook_of_opening(), Outlook::MayPass, "{error}");
         }

@@ -519,7 +519,7 @@ impl<C: Carrier> Paths<C> {
     fn reason_of_end(&self) -> Error {
         let state = self.lock();
         let end = state.end.as_deref().or_else(|| state.paths.last_refusal());
-        end.cloned().unwrap_or(Error::Closed)
+        end.cloned().unwrap_or_else(Error::closed)
     }
 
     /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths

@@ -42,7 +42,7 @@ pub(super) struct PathSet<C> {
     /// Since when there is none.
     none_since: Option<Instant>,
     /// Why requests are refused until there is one, or were the last time. Boxed, as it lies between what each request needs.
-    refusal: Option<Box<Error>>,
+    refusal: Option<Error>,
     is_refusing: bool,
     /// Sessions that were lost.
     losses: u64,
@@ -159,7 +159,7 @@ impl<C: Carrier> PathSet<C> {
     pub(super) fn refuse(&mut self, why: Error, after: Duration) -> bool {
         let is_due = self.none_since.is_some_and(|since| since.elapsed() >= after);
         if is_due {
-            (self.refusal, self.is_refusing) = (Some(Box::new(why)), true);
+            (self.refusal, self.is_refusing) = (Some(why), true);
         }
         is_due
     }
@@ -171,7 +171,7 @@ impl<C: Carrier> PathSet<C> {
 
     /// The same of the last time that they were.
     pub(super) fn last_refusal(&self) -> Option<&Error> {
-        self.refusal.as_deref()
+        self.refusal.as_ref()
     }
 
     /// Where what is carried over a path is counted, also when it is gone.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths};
 use crate::scheduler::Charge;
@@ -18,7 +18,7 @@ impl<C: Carrier> Paths<C> {
             let _waiting = self.in_class().join();
             tokio::select! {
                 biased;
-                charge = class.pass(len as u64) => charge.ok_or(Error::ClassClosed),
+                charge = class.pass(len as u64) => charge.ok_or_else(|| CallerCause::ClassClosed.into()),
                 end = self.ended() => Err(end),
             }
         });

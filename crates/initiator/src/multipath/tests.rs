@@ -15,7 +15,7 @@ use iscsi_session::{SessionError, TransportError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::error::{Error, SessionFailure};
+use crate::error::{Cause, Error, ErrorKind, SessionCause, SessionFailure, UnitCause};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::options::Options;
@@ -106,7 +106,7 @@ impl Link {
 }
 
 fn lost() -> Error {
-    Error::Session(Box::new(SessionFailure {
+    Error::from(SessionCause::Ended(SessionFailure {
         portal: "192.0.2.1:3260".to_owned(),
         cause: SessionError::Transport(TransportError::Closed),
         may_have_executed: true,
@@ -115,8 +115,8 @@ fn lost() -> Error {
 
 fn check(key: u8, asc: u8, ascq: u8) -> Error {
     let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-    let sense = Box::new(Sense::decode(&bytes).unwrap());
-    Error::CheckCondition { command: "READ (16)", sense }
+    let sense = Sense::decode(&bytes).unwrap();
+    Error::from(UnitCause::CheckCondition { command: "READ (16)", sense })
 }
 
 impl Carrier for Link {
@@ -469,7 +469,7 @@ async fn the_end_waits_for_no_request_of_one_that_is_being_let_go() {
     paths.close(young);
     let mut gone = pin!(paths.remove(young));
     assert!(tokio::time::timeout(Duration::from_secs(1), gone.as_mut()).await.is_err());
-    paths.end(&Error::Closed);
+    paths.end(&Error::closed());
     let gone = tokio::time::timeout(Duration::from_secs(1), gone).await;
     assert!(gone.is_ok_and(|path| path.is_none()), "it waits for who holds the grants");
     drop(grants);
