@@ -1,7 +1,8 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 //!
 //! [`Error`] is what callers see. Inside, an error has one of four owners, each with its messages in a file: the
-//! [caller](caller), the [unit](unit), the [session](session) and the [link](link) to the target.
+//! [caller](caller), the [unit](unit), the [session](session) and the [link](link) to the target; or it follows from another
+//! error.
 
 pub(crate) mod advice;
 mod caller;
@@ -11,6 +12,7 @@ mod kind;
 mod link;
 mod login;
 pub(crate) mod outlook;
+mod path;
 mod phrase;
 #[cfg(any(test, feature = "simulation"))]
 pub mod samples;
@@ -18,21 +20,23 @@ pub(crate) mod sense;
 mod session;
 mod unit;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use iscsi_multipath::requests::end::End;
-use iscsi_multipath::{Access, BlockError};
+use iscsi_multipath::BlockError;
 use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{FormatError, Sense, Status};
-use iscsi_session::{SubmitError, TaskError};
+use iscsi_session::SubmitError;
 use thiserror::Error as ThisError;
 
 use crate::url::UrlError;
 pub use advice::Advice;
 pub(crate) use caller::CallerCause;
 pub(crate) use ended::SessionFailure;
+use ended::kind_of_loss;
 pub use fault::Fault;
 pub use kind::ErrorKind;
 pub(crate) use link::LinkCause;
@@ -49,7 +53,7 @@ pub(crate) use unit::UnitCause;
 ///
 /// The [source](std::error::Error::source) is the error of the layer below, which the text already includes: a
 /// [`UrlError`], a [`LoginError`](iscsi_session::LoginError), a [`SessionError`](iscsi_session::SessionError), a
-/// [`TaskError`], or another `Error` where one followed from another.
+/// [`TaskError`](iscsi_session::TaskError), or another `Error` where one followed from another.
 ///
 /// An error is one pointer wide, so that a request that succeeds does not pay for it. A clone is the same error.
 ///
@@ -94,6 +98,65 @@ pub(crate) enum Cause {
     Session(SessionCause),
     #[error(transparent)]
     Link(LinkCause),
+    #[error(transparent)]
+    Consequence(Consequence),
+}
+
+/// An error that follows from another one.
+#[derive(Clone, Debug, ThisError)]
+pub(crate) enum Consequence {
+    /// The last session of a disk was lost, and could not be reconnected.
+    #[error("{lost}; the session could not be reconnected: {why}")]
+    NotReopened {
+        /// Error that ended the session.
+        lost: Error,
+        /// Error of the last attempt to reconnect.
+        #[source]
+        why: Error,
+    },
+    /// Each session that carried the command ended before the answer, the last ones with nothing
+    /// else in flight: the target, or something on the network path, fails at this command or its
+    /// data.
+    #[error(
+        "{command}{} ended its session each time, {times} times in a row with nothing else in flight \
+         there, and is not sent again: {cause}",
+        of_blocks(.blocks.as_ref())
+    )]
+    EndsSessions {
+        /// Name of the command in the standard.
+        command: &'static str,
+        /// Blocks that the command addresses.
+        blocks: Option<Range<u64>>,
+        /// Number of sessions in a row that ended with nothing else in flight.
+        times: u32,
+        /// Error that ended the last of these sessions.
+        #[source]
+        cause: Error,
+    },
+    /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
+    /// session later. What was flushed is safe until other data is written there.
+    #[error(
+        "the target may still carry out writes of a lost session, over what is written there later: {why}"
+    )]
+    Unsettled {
+        /// Reason why this is not known: what ended the session, or why it could not be
+        /// reconnected.
+        #[source]
+        why: Error,
+    },
+    /// The disk is closed, and the unit may still know its key: a session that is lost, or whose
+    /// port refused the command, could not end its registration. The registration outlives the
+    /// disk, and so does a reservation that it holds.
+    #[error(
+        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}"
+    )]
+    StillRegistered {
+        /// Key of the disk.
+        key: ReservationKey,
+        /// Error that prevented the end of the registration.
+        #[source]
+        why: Error,
+    },
 }
 
 impl Error {
@@ -118,6 +181,7 @@ impl Error {
             Cause::Unit(cause) => cause.kind(),
             Cause::Session(cause) => cause.kind(),
             Cause::Link(cause) => cause.kind(),
+            Cause::Consequence(cause) => cause.kind(),
         }
     }
 
@@ -135,6 +199,7 @@ impl Error {
             Cause::Unit(cause) => cause.fault(),
             Cause::Session(cause) => cause.fault(),
             Cause::Link(cause) => cause.fault(),
+            Cause::Consequence(cause) => cause.fault(),
         }
     }
 
@@ -147,6 +212,7 @@ impl Error {
             Cause::Unit(cause) => cause.advice(),
             Cause::Session(cause) => cause.advice(),
             Cause::Link(cause) => cause.advice(),
+            Cause::Consequence(cause) => cause.advice(),
         }
     }
 
@@ -163,7 +229,7 @@ impl Error {
     pub fn status(&self) -> Option<Status> {
         match self.cause() {
             Cause::Unit(cause) => cause.status(),
-            Cause::Caller(_) | Cause::Session(_) | Cause::Link(_) => None,
+            Cause::Caller(_) | Cause::Session(_) | Cause::Link(_) | Cause::Consequence(_) => None,
         }
     }
 
@@ -172,7 +238,8 @@ impl Error {
         match self.cause() {
             Cause::Unit(cause) => cause.command(),
             Cause::Session(cause) => cause.command(),
-            Cause::Caller(_) | Cause::Link(_) => None,
+            Cause::Consequence(Consequence::EndsSessions { command, .. }) => Some(*command),
+            Cause::Caller(_) | Cause::Link(_) | Cause::Consequence(_) => None,
         }
     }
 
@@ -183,6 +250,7 @@ impl Error {
             Cause::Unit(cause) => cause.portal(),
             Cause::Session(cause) => cause.portal(),
             Cause::Link(cause) => cause.portal(),
+            Cause::Consequence(cause) => cause.of().portal(),
         }
     }
 
@@ -208,7 +276,14 @@ impl Error {
     /// answer came. If a [`Disk`](crate::Disk) has retried a command and the unit has then refused
     /// it for good, the refusal is the error, and this describes that last attempt only.
     pub fn may_have_executed(&self) -> bool {
-        matches!(self.cause(), Cause::Session(cause) if cause.may_have_executed())
+        match self.cause() {
+            Cause::Session(cause) => cause.may_have_executed(),
+            Cause::Consequence(
+                Consequence::NotReopened { lost: cause, .. }
+                | Consequence::EndsSessions { cause, .. },
+            ) => cause.may_have_executed(),
+            Cause::Caller(_) | Cause::Unit(_) | Cause::Link(_) | Cause::Consequence(_) => false,
+        }
     }
 
     /// Returns whether the session ended, or was closed, before the request was answered. Over another session the
@@ -221,7 +296,7 @@ impl Error {
     /// reconnected.
     #[doc(alias = "NotReopened")]
     pub fn reconnect_error(&self) -> Option<&Self> {
-        if let Cause::Session(SessionCause::NotReopened { why, .. }) = self.cause() {
+        if let Cause::Consequence(Consequence::NotReopened { why, .. }) = self.cause() {
             Some(why)
         } else {
             None
@@ -242,113 +317,46 @@ impl Error {
     pub(crate) fn closed() -> Self {
         SessionCause::Closed.into()
     }
+}
 
-    /// Whether the status is RESERVATION CONFLICT: another initiator's reservation, or a key that is not registered.
-    pub(crate) fn is_reservation_conflict(&self) -> bool {
-        self.status() == Some(Status::RESERVATION_CONFLICT)
-    }
-
-    /// Whether the unit is not served this way to it, while it may be another way.
-    pub(crate) fn is_of_path(&self) -> bool {
-        self.leads_elsewhere() || self.sense().is_some_and(sense::is_of_path)
-    }
-
-    fn leads_elsewhere(&self) -> bool {
-        matches!(
-            self.cause(),
-            Cause::Unit(
-                UnitCause::DifferentUnits { .. }
-                    | UnitCause::UnprovenUnit { .. }
-                    | UnitCause::BlockSizeChanged { .. }
-            )
-        )
-    }
-
-    /// Whether it is about the way to the unit, and no word of the unit about the command.
-    pub(crate) fn is_of_way(&self) -> bool {
-        self.is_of_session() || self.is_of_connection() || self.is_of_path()
-    }
-
-    /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
-    pub(crate) fn may_be_of_port(&self) -> bool {
-        self.refusing_port().or_else(|| self.suspected_port()).is_some()
-    }
-
-    /// The end of an attempt that this error stands for.
-    pub(crate) fn end(&self) -> End {
-        match self.cause() {
-            Cause::Unit(UnitCause::CheckCondition { sense, .. }) => End::of_sense(sense),
-            Cause::Unit(UnitCause::Status { status, .. }) => End::of_status(*status, None),
-            Cause::Unit(_) if self.leads_elsewhere() => End::OtherUnit,
-            Cause::Session(SessionCause::Task { cause, .. }) => End::of_failure(cause),
-            Cause::Session(SessionCause::Ended(_) | SessionCause::Closed) => End::SessionLost,
-            Cause::Caller(_) | Cause::Unit(_) | Cause::Session(_) | Cause::Link(_) => End::Refused,
+impl Consequence {
+    /// The error that it follows from; of two, the later one.
+    const fn of(&self) -> &Error {
+        match self {
+            Self::NotReopened { why: cause, .. }
+            | Self::EndsSessions { cause, .. }
+            | Self::Unsettled { why: cause }
+            | Self::StillRegistered { why: cause, .. } => cause,
         }
     }
 
-    /// The state of a port that refused the command because of it.
-    pub(crate) fn refusing_port(&self) -> Option<Access> {
-        self.sense().and_then(Access::of_refusal)
-    }
-
-    /// The state of a port, if nothing else explains why a command was refused that every disk knows.
-    pub(crate) fn suspected_port(&self) -> Option<Access> {
-        self.sense().and_then(Access::suspected)
-    }
-
-    /// Whether one connection of several was lost, not the session.
-    pub(crate) fn is_of_connection(&self) -> bool {
-        matches!(
-            self.cause(),
-            Cause::Session(SessionCause::Task { cause: TaskError::ConnectionLost { .. }, .. })
-        )
-    }
-
-    /// The same for a request that was never sent.
-    pub(crate) fn as_not_executed(&self) -> Self {
-        let Cause::Session(cause) = self.cause() else { return self.clone() };
-        if let SessionCause::Ended(failure) = cause {
-            let failure = SessionFailure { may_have_executed: false, ..failure.clone() };
-            return SessionCause::Ended(failure).into();
-        }
-        if let SessionCause::NotReopened { lost, why } = cause {
-            let (lost, why) = (lost.as_not_executed(), why.clone());
-            return SessionCause::NotReopened { lost, why }.into();
-        }
-        self.clone()
-    }
-
-    /// The same for a request that was in flight when a session was lost by `lost`, and for which no other session
-    /// came.
-    pub(crate) fn after_loss(&self, lost: Self) -> Self {
-        match self.reconnect_error() {
-            Some(why) => SessionCause::NotReopened { lost, why: why.clone() }.into(),
-            None => lost,
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotReopened { lost, why } => {
+                let kind = why.kind();
+                let is_loss = matches!(
+                    kind,
+                    ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
+                );
+                // The request was never sent in the attempts to reconnect the session.
+                if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
+            }
+            Self::EndsSessions { .. } => ErrorKind::Protocol,
+            Self::Unsettled { .. } => ErrorKind::Unsettled,
+            Self::StillRegistered { .. } => ErrorKind::StillRegistered,
         }
     }
 
-    /// The portal group that the portal of a login is of, if not of that which was insisted on
-    /// (RFC 7143 §13.9).
-    pub(crate) fn other_portal_group(&self) -> Option<u16> {
-        self.login()?.other_portal_group()
+    fn fault(&self) -> Fault {
+        if let Self::EndsSessions { .. } = self { Fault::Target } else { self.of().fault() }
     }
 
-    /// Whether the target says that it cannot take the login now (Status-Class 3).
-    pub(crate) fn is_targets_at_login(&self) -> bool {
-        self.login().is_some_and(|failure| matches!(failure.status(), Some((3, _))))
-    }
-
-    /// Whether the target has no logical unit by that number.
-    pub(crate) fn is_no_such_unit(&self) -> bool {
-        matches!(self.cause(), Cause::Unit(UnitCause::NoSuchUnit { .. }))
-    }
-
-    /// The login that failed, if that is the error.
-    pub(crate) fn login(&self) -> Option<&LoginFailure> {
-        if let Cause::Session(SessionCause::Login(failure)) = self.cause() {
-            Some(failure)
-        } else {
-            None
+    fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::NotReopened { why, .. } => why.advice(),
+            Self::EndsSessions { .. } => Some(Advice::ReadTargetLog),
+            Self::Unsettled { .. } => Some(Advice::WriteNothing),
+            Self::StillRegistered { .. } => Some(Advice::PreemptKey),
         }
     }
 }
@@ -378,6 +386,7 @@ impl fmt::Debug for Cause {
             Self::Unit(cause) => fmt::Debug::fmt(cause, f),
             Self::Session(cause) => fmt::Debug::fmt(cause, f),
             Self::Link(cause) => fmt::Debug::fmt(cause, f),
+            Self::Consequence(cause) => fmt::Debug::fmt(cause, f),
         }
     }
 }
@@ -409,6 +418,12 @@ impl From<SessionCause> for Error {
 impl From<LinkCause> for Error {
     fn from(cause: LinkCause) -> Self {
         Cause::Link(cause).into()
+    }
+}
+
+impl From<Consequence> for Error {
+    fn from(cause: Consequence) -> Self {
+        Cause::Consequence(cause).into()
     }
 }
 

@@ -6,6 +6,7 @@ use iscsi_session::{ProtocolError, SessionError, TaskError, Timer, TransportErro
 
 use super::{Row, Table};
 
+const ERROR: &str = include_str!("../../../../crates/initiator/src/error.rs");
 const CALLER: &str = include_str!("../../../../crates/initiator/src/error/caller.rs");
 const UNIT: &str = include_str!("../../../../crates/initiator/src/error/unit.rs");
 const OF_SESSION: &str = include_str!("../../../../crates/initiator/src/error/session.rs");
@@ -23,6 +24,7 @@ pub(super) fn tables() -> Vec<Table> {
         tasks,
         all.and(("CallerCause", CALLER))
             .and(("SessionCause", OF_SESSION))
+            .and(("Consequence", ERROR))
             .elsewhere(&["Url", "Login", "Ended"]),
     ]
 }

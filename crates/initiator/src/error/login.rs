@@ -59,15 +59,6 @@ impl LoginFailure {
     }
 }
 
-#[cfg(test)]
-impl crate::error::Error {
-    /// A login that the target refused with this status class and detail.
-    pub(crate) fn refused_login(class: u8, detail: u8) -> Self {
-        let cause = LoginError::Status(iscsi_pdu::LoginStatus { class, detail });
-        crate::error::samples::login(cause, None)
-    }
-}
-
 impl std::error::Error for LoginFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)

@@ -74,19 +74,19 @@ impl Error {
 mod tests {
 
     use super::*;
-    use crate::error::{CallerCause, LinkCause};
+    use crate::error::{CallerCause, LinkCause, samples};
     use crate::url::UrlError;
 
     /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that starts refuses for a while what it will take.
     #[test]
     fn log_18_a_refusal_may_pass_but_that_of_a_password_seldom_does() {
         for (class, detail) in [(2, 0), (2, 2), (2, 3), (2, 4), (2, 6), (3, 0), (3, 1), (3, 2)] {
-            let error = Error::refused_login(class, detail);
+            let error = samples::refused_login(class, detail);
             assert_eq!(error.outlook_of_reopening(), Outlook::MayPass, "{error}");
             assert_eq!(error.outlook_of_opening(), Outlook::MayPass, "{error}");
         }
-        assert_eq!(Error::refused_login(2, 1).outlook_of_reopening(), Outlook::Credentials);
-        assert_eq!(Error::refused_login(2, 1).outlook_of_opening(), Outlook::Credentials);
+        assert_eq!(samples::refused_login(2, 1).outlook_of_reopening(), Outlook::Credentials);
+        assert_eq!(samples::refused_login(2, 1).outlook_of_opening(), Outlook::Credentials);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! One error of each kind with sample values, for the page of messages and for tests of programs. It may change at any
 //! time.
 
-use iscsi_pdu::IscsiName;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
+use iscsi_pdu::{IscsiName, LoginStatus};
 use iscsi_session::{LoginError, SessionError, SubmitError, TaskError, TransportError};
 
 use crate::error::advice::Advice;
 use crate::error::{
-    CallerCause, Error, LinkCause, LoginFailure, SessionCause, SessionFailure, UnitCause,
+    CallerCause, Consequence, Error, LinkCause, LoginFailure, SessionCause, SessionFailure,
+    UnitCause,
 };
 
 const PORTAL: &str = "192.0.2.5:3260";
@@ -27,6 +28,11 @@ pub fn login(cause: LoginError, user: Option<&str>) -> Error {
         cause,
     };
     SessionCause::Login(failure).into()
+}
+
+/// A login that the target refused with this status class and detail.
+pub fn refused_login(class: u8, detail: u8) -> Error {
+    login(LoginError::Status(LoginStatus { class, detail }), None)
 }
 
 /// A session that ended by `cause` before the request was sent.
@@ -147,8 +153,8 @@ pub fn of_the_unit() -> Vec<Error> {
 pub fn of_lost_sessions() -> Vec<Error> {
     let lost = || ended(TransportError::Closed.into());
     vec![
-        SessionCause::NotReopened { lost: lost(), why: refused() }.into(),
-        SessionCause::EndsSessions {
+        Consequence::NotReopened { lost: lost(), why: refused() }.into(),
+        Consequence::EndsSessions {
             command: WRITE,
             blocks: Some(2048..4096),
             times: 5,
@@ -156,7 +162,7 @@ pub fn of_lost_sessions() -> Vec<Error> {
         }
         .into(),
         UnitCause::OverlapsUnsettled { offset: 1 << 20, len: 4096 }.into(),
-        UnitCause::Unsettled { why: lost() }.into(),
+        Consequence::Unsettled { why: lost() }.into(),
         unflushed_writes_lost(),
     ]
 }
@@ -168,7 +174,7 @@ pub fn of_reservations() -> Vec<Error> {
     vec![
         UnitCause::Preempted { key }.into(),
         UnitCause::StillReserved { key }.into(),
-        UnitCause::StillRegistered { key, why }.into(),
+        Consequence::StillRegistered { key, why }.into(),
         UnitCause::RegisteredByAnother { key }.into(),
         CallerCause::NoReservationKey.into(),
     ]

@@ -1,22 +1,18 @@
 //! How sessions are made, how they end, and what becomes of the requests that they carry.
 
-use std::ops::Range;
-
 use iscsi_pdu::RejectReason;
 use iscsi_pdu::keys::TextError;
 use iscsi_session::{SubmitError, TaskError};
-use thiserror::Error as ThisError;
+use thiserror::Error;
 
-use crate::error::Error;
 use crate::error::advice::Advice;
-use crate::error::ended::{SessionFailure, advice_on_end, kind_of_end, kind_of_loss};
+use crate::error::ended::{SessionFailure, advice_on_end, kind_of_end};
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 use crate::error::login::LoginFailure;
-use crate::error::phrase::of_blocks;
 
 /// Reason that lies with a session: its login, its end, or a task that it carried.
-#[derive(Clone, Debug, ThisError)]
+#[derive(Clone, Debug, Error)]
 pub(crate) enum SessionCause {
     /// The login failed (RFC 7143 §6.3).
     #[error(transparent)]
@@ -42,34 +38,6 @@ pub(crate) enum SessionCause {
     /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
     #[error("the target's list of targets makes no sense: {0}")]
     Targets(#[from] TextError),
-    /// The last session of a disk was lost, and could not be reconnected.
-    #[error("{lost}; the session could not be reconnected: {why}")]
-    NotReopened {
-        /// Error that ended the session.
-        lost: Error,
-        /// Error of the last attempt to reconnect.
-        #[source]
-        why: Error,
-    },
-    /// Each session that carried the command ended before the answer, the last ones with nothing
-    /// else in flight: the target, or something on the network path, fails at this command or its
-    /// data.
-    #[error(
-        "{command}{} ended its session each time, {times} times in a row with nothing else in flight \
-         there, and is not sent again: {cause}",
-        of_blocks(.blocks.as_ref())
-    )]
-    EndsSessions {
-        /// Name of the command in the standard.
-        command: &'static str,
-        /// Blocks that the command addresses.
-        blocks: Option<Range<u64>>,
-        /// Number of sessions in a row that ended with nothing else in flight.
-        times: u32,
-        /// Error that ended the last of these sessions.
-        #[source]
-        cause: Error,
-    },
 }
 
 impl SessionCause {
@@ -80,16 +48,7 @@ impl SessionCause {
             Self::Closed => ErrorKind::Closed,
             Self::Submit(error) => kind_of_submit(*error),
             Self::Task { cause, .. } => kind_of_task(cause),
-            Self::Targets(_) | Self::EndsSessions { .. } => ErrorKind::Protocol,
-            Self::NotReopened { lost, why } => {
-                let kind = why.kind();
-                let is_loss = matches!(
-                    kind,
-                    ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
-                );
-                // The request was never sent in the attempts to reconnect the session.
-                if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
-            }
+            Self::Targets(_) => ErrorKind::Protocol,
         }
     }
 
@@ -100,8 +59,7 @@ impl SessionCause {
             Self::Ended(failure) => failure.fault(),
             Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => Fault::Network,
             Self::Task { .. } if self.is_damage() => Fault::Network,
-            Self::NotReopened { why, .. } => why.fault(),
-            Self::Task { .. } | Self::Targets(_) | Self::EndsSessions { .. } => Fault::Target,
+            Self::Task { .. } | Self::Targets(_) => Fault::Target,
         }
     }
 
@@ -111,9 +69,7 @@ impl SessionCause {
             Self::Ended(failure) => failure.advice(),
             Self::Closed | Self::Submit(SubmitError::Closed) => Some(Advice::Reconnect),
             Self::Task { cause, .. } => advice_on_task(cause),
-            Self::NotReopened { why, .. } => why.advice(),
             Self::Targets(_) => Some(Advice::ReportTarget),
-            Self::EndsSessions { .. } => Some(Advice::ReadTargetLog),
             Self::Submit(_) => None,
         }
     }
@@ -121,9 +77,6 @@ impl SessionCause {
     pub(super) fn may_have_executed(&self) -> bool {
         match self {
             Self::Ended(failure) => failure.may_have_executed,
-            Self::NotReopened { lost: cause, .. } | Self::EndsSessions { cause, .. } => {
-                cause.may_have_executed()
-            }
             Self::Task { cause, .. } => matches!(
                 cause,
                 TaskError::Aborted
@@ -150,11 +103,7 @@ impl SessionCause {
 
     /// The name of the command in the standard, if the error is about one.
     pub(super) const fn command(&self) -> Option<&'static str> {
-        if let Self::Task { request: command, .. } | Self::EndsSessions { command, .. } = self {
-            Some(*command)
-        } else {
-            None
-        }
+        if let Self::Task { request, .. } = self { Some(*request) } else { None }
     }
 
     /// The portal of the login or the session that failed.
@@ -162,8 +111,6 @@ impl SessionCause {
         match self {
             Self::Login(failure) => Some(failure.portal.clone()),
             Self::Ended(failure) => Some(failure.portal.clone()),
-            Self::NotReopened { why, .. } => why.portal(),
-            Self::EndsSessions { cause, .. } => cause.portal(),
             Self::Closed | Self::Submit(_) | Self::Task { .. } | Self::Targets(_) => None,
         }
     }

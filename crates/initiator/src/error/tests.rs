@@ -11,7 +11,7 @@ use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun};
 use iscsi_pdu::{IscsiName, LoginStatus, RejectReason, ServiceResponse};
 use iscsi_session::{
-    AuthenticationError, LoginError, ProtocolError, SessionError, Timer, TransportError,
+    AuthenticationError, LoginError, ProtocolError, SessionError, TaskError, Timer, TransportError,
 };
 
 use super::*;
@@ -40,7 +40,7 @@ fn lost(may_have_executed: bool) -> Error {
 }
 
 fn not_reopened(may_have_executed: bool, why: Error) -> Error {
-    Error::from(SessionCause::NotReopened { lost: lost(may_have_executed), why })
+    Error::from(Consequence::NotReopened { lost: lost(may_have_executed), why })
 }
 
 fn task(cause: TaskError) -> Error {
@@ -98,9 +98,9 @@ fn of_the_way() -> Vec<(Error, ErrorKind)> {
         (login(LoginError::TooManyExchanges(32)), ErrorKind::Protocol),
         (login(LoginError::PortalGroup { expected: 1, found: 2 }), ErrorKind::UnitChanged),
         (UnitCause::OverlapsUnsettled { offset: 512, len: 512 }.into(), ErrorKind::Unsettled),
-        (UnitCause::Unsettled { why: lost(true) }.into(), ErrorKind::Unsettled),
+        (Consequence::Unsettled { why: lost(true) }.into(), ErrorKind::Unsettled),
         (
-            UnitCause::StillRegistered { key: ReservationKey(1), why: refused(3, 2) }.into(),
+            Consequence::StillRegistered { key: ReservationKey(1), why: refused(3, 2) }.into(),
             ErrorKind::StillRegistered,
         ),
         (SessionCause::Targets(TextError::TooLong { len: 1 << 20 }).into(), ErrorKind::Protocol),
@@ -159,7 +159,7 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
             ErrorKind::UnitChanged,
         ),
         (
-            SessionCause::EndsSessions {
+            Consequence::EndsSessions {
                 command: COMMAND,
                 blocks: None,
                 times: 5,
@@ -247,6 +247,7 @@ fn variant(error: &Error) -> (&'static str, String) {
         Cause::Unit(cause) => ("unit", format!("{:?}", discriminant(cause))),
         Cause::Session(cause) => ("session", format!("{:?}", discriminant(cause))),
         Cause::Link(cause) => ("link", format!("{:?}", discriminant(cause))),
+        Cause::Consequence(cause) => ("consequence", format!("{:?}", discriminant(cause))),
     }
 }
 

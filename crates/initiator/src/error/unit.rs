@@ -2,9 +2,8 @@
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
-use thiserror::Error as ThisError;
+use thiserror::Error;
 
-use crate::error::Error;
 use crate::error::advice::Advice;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
@@ -12,7 +11,7 @@ use crate::error::phrase::meaning;
 use crate::error::sense::{advice_on_sense, advice_on_status, kind_of_sense, kind_of_status};
 
 /// Reason that lies with the logical unit: its answers, its identity, its cache, its reservations.
-#[derive(Clone, Debug, ThisError)]
+#[derive(Clone, Debug, Error)]
 pub(crate) enum UnitCause {
     /// The unit answered CHECK CONDITION, with sense data that names the reason (SPC-4 §4.5).
     #[error("{command} failed: {sense}")]
@@ -147,17 +146,6 @@ pub(crate) enum UnitCause {
         /// Length of the range, in bytes.
         len: u64,
     },
-    /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
-    /// session later. What was flushed is safe until other data is written there.
-    #[error(
-        "the target may still carry out writes of a lost session, over what is written there later: {why}"
-    )]
-    Unsettled {
-        /// Reason why this is not known: what ended the session, or why it could not be
-        /// reconnected.
-        #[source]
-        why: Error,
-    },
     /// Another host has ended the registration of this disk with the unit, most often to fence this
     /// host off (PREEMPT or CLEAR, SPC-4 §5.13.11), or the unit has lost it in a power failure. The
     /// disk reads and writes nothing any more.
@@ -178,19 +166,6 @@ pub(crate) enum UnitCause {
     StillReserved {
         /// Key of the disk.
         key: ReservationKey,
-    },
-    /// The disk is closed, and the unit may still know its key: a session that is lost, or whose
-    /// port refused the command, could not end its registration. The registration outlives the
-    /// disk, and so does a reservation that it holds.
-    #[error(
-        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}"
-    )]
-    StillRegistered {
-        /// Key of the disk.
-        key: ReservationKey,
-        /// Error that prevented the end of the registration.
-        #[source]
-        why: Error,
     },
     /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) failed: another initiator is
     /// registered with the unit, or holds it.
@@ -222,12 +197,11 @@ impl UnitCause {
             | Self::CapacityChanged { .. }
             | Self::MediumChanged => ErrorKind::UnitChanged,
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
-            Self::OverlapsUnsettled { .. } | Self::Unsettled { .. } => ErrorKind::Unsettled,
+            Self::OverlapsUnsettled { .. } => ErrorKind::Unsettled,
             Self::Preempted { .. } => ErrorKind::Preempted,
             Self::StillReserved { .. } | Self::RegisteredByAnother { .. } => {
                 ErrorKind::ReservationConflict
             }
-            Self::StillRegistered { .. } => ErrorKind::StillRegistered,
             Self::Unsupported(_) => ErrorKind::Unsupported,
         }
     }
@@ -242,7 +216,6 @@ impl UnitCause {
             | Self::StillReserved { .. }
             | Self::RegisteredByAnother { .. } => Fault::Caller,
             Self::OverlapsUnsettled { .. } => Fault::Network,
-            Self::Unsettled { why } | Self::StillRegistered { why, .. } => why.fault(),
             Self::CheckCondition { .. }
             | Self::Status { .. }
             | Self::Length { .. }
@@ -274,10 +247,8 @@ impl UnitCause {
             Self::MediumChanged => Advice::CheckMedium,
             Self::UnflushedWritesLost => Advice::WriteAgain,
             Self::OverlapsUnsettled { .. } => Advice::WriteLater,
-            Self::Unsettled { .. } => Advice::WriteNothing,
             Self::Preempted { .. } => Advice::CheckOtherHosts,
             Self::StillReserved { .. } => Advice::ReleaseAgain,
-            Self::StillRegistered { .. } => Advice::PreemptKey,
             Self::RegisteredByAnother { .. } => Advice::StopOtherHost,
             Self::UnprovenUnit { .. } | Self::Unsupported(_) => return None,
         })

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::{Error, UnitCause};
+use crate::error::{Consequence, Error, UnitCause};
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
 use crate::state::loss_cursor::SeenLosses;
@@ -367,7 +367,7 @@ impl Disk {
                 Ok(()) => self.paths.ended().await,
                 Err(why) => why,
             };
-            Err(UnitCause::Unsettled { why }.into())
+            Err(Consequence::Unsettled { why }.into())
         })
     }
 

@@ -8,7 +8,7 @@ use iscsi_multipath::paths::Requirements;
 use iscsi_multipath::requests::history::{AfterLoss, History};
 use tokio::time::{Instant, timeout};
 
-use crate::error::{Error, SessionCause, of_blocks};
+use crate::error::{Consequence, Error, of_blocks};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::report::{Report, Wait};
@@ -131,7 +131,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         let was_sent = error.may_have_executed();
         let next = failures.history.lost(was_sent, was_alone, plain_losses);
         if let AfterLoss::EndsSessions(times) = next {
-            return Err(SessionCause::EndsSessions { command, blocks, times, cause: error }.into());
+            return Err(Consequence::EndsSessions { command, blocks, times, cause: error }.into());
         }
         if was_sent {
             failures.report_suspicion(paths.report(), command, blocks.as_ref(), &error);

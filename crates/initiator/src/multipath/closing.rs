@@ -11,7 +11,7 @@ use iscsi_pdu::Isid;
 use tokio::time::sleep_until;
 use tracing::Instrument;
 
-use crate::error::{Error, UnitCause};
+use crate::error::{Consequence, Error};
 use crate::multipath::dispatch::now;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
@@ -38,7 +38,7 @@ impl Supervisor {
     /// key of the disk any more.
     ///
     /// # Errors
-    /// [`UnitCause::Unsettled`], [`UnitCause::StillRegistered`], or why a session ended, if not by the logout.
+    /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or why a session ended, if not by the logout.
     pub(super) async fn close(
         &mut self,
         remains: Remains<Path>,
@@ -78,7 +78,7 @@ impl Supervisor {
         }
         let Closing { failure, refusal, .. } = closing;
         if let Some(why) = self.losses.unsettled.take() {
-            return Err(UnitCause::Unsettled { why }.into());
+            return Err(Consequence::Unsettled { why }.into());
         }
         if let Some(fencing) = fencing.filter(|it| it.may_be_left()) {
             let why = refusal.or(failure).or_else(|| self.review.refusal.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::error::{Error, SessionCause};
+use crate::error::{Consequence, Error};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
@@ -43,7 +43,7 @@ impl Supervisor {
         if paths.open().is_empty() && self.losses.reconnecting.is_empty() {
             let end = lost.why().clone();
             self.settlement_ended(lost, Err(why.clone()));
-            paths.end(&Error::from(SessionCause::NotReopened { lost: end, why }));
+            paths.end(&Error::from(Consequence::NotReopened { lost: end, why }));
         } else {
             self.settle_otherwise(lost);
         }

@@ -553,7 +553,7 @@ mod tests {
     /// RFC 7143 §11.13.5: what a lost session is tried again for costs no further session for good.
     #[test]
     fn what_may_pass_for_one_may_pass_for_a_further_one() {
-        let refused = Error::refused_login;
+        let refused = crate::error::samples::refused_login;
         let unproven = Error::from(UnitCause::UnprovenUnit {
             portal: "192.0.2.1:3260".to_owned(),
             expected: "serial number 1".to_owned(),

@@ -15,7 +15,7 @@ use iscsi_session::{SessionError, TransportError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::error::{Cause, Error, ErrorKind, SessionCause, SessionFailure, UnitCause};
+use crate::error::{Cause, Consequence, Error, ErrorKind, SessionCause, SessionFailure, UnitCause};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::options::Options;

@@ -12,7 +12,7 @@ use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::error::{Error, UnitCause};
+use crate::error::{Consequence, Error, UnitCause};
 
 /// The lock around the [`Fencing`] of a disk, and the wait for the turn of a procedure.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl SharedFencing {
 
     /// The error of a disk that has ended, and may have left a registration for this reason.
     pub(crate) fn left_because(&self, why: Error) -> Error {
-        Error::from(UnitCause::StillRegistered { key: self.key, why })
+        Error::from(Consequence::StillRegistered { key: self.key, why })
     }
 
     fn attach(&self, nexus: PathNexus) -> PathId {

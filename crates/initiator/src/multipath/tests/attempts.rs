@@ -208,7 +208,7 @@ async fn the_guilty_are_found_among_many() {
         let errors = ask(&unit, sessions, 400, 64).await;
         let mut guilty = Vec::new();
         for error in errors {
-            let Cause::Session(SessionCause::EndsSessions { blocks: Some(blocks), .. }) =
+            let Cause::Consequence(Consequence::EndsSessions { blocks: Some(blocks), .. }) =
                 error.cause()
             else {
                 panic!("{error}")
