@@ -399,8 +399,10 @@ async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
     loop {
         let capacity = worker.disk.capacity();
         match worker.read_all().await {
-            Some(Err(error @ Error::NotReopened { .. }))
-                if worker.work.outlasts && !is_of_no_use(&error) =>
+            Some(Err(error))
+                if error.reconnect_error().is_some()
+                    && worker.work.outlasts
+                    && !is_of_no_use(&error) =>
             {
                 sleep(Duration::from_secs(1)).await;
             }

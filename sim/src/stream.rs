@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, DiskStream, Error};
+use iscsi_initiator::{Disk, DiskStream, Error, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
@@ -58,7 +58,7 @@ impl Worker {
             Ok(Ok(())) => Some(Ok(())),
             Err(_) => None,
             Ok(Err(error)) => match cause_of(&error) {
-                Some(Error::UnflushedWritesLost) => None,
+                Some(cause) if cause.kind() == ErrorKind::UnflushedWritesLost => None,
                 Some(cause) => Some(Err(cause.clone())),
                 None => {
                     self.work.shared.lock().accuse(format!("a stream fails by itself: {error}"));
@@ -245,7 +245,7 @@ fn grain(offset: u64) -> usize {
 }
 
 fn is_loss(error: &io::Error) -> bool {
-    matches!(cause_of(error), Some(Error::UnflushedWritesLost))
+    cause_of(error).is_some_and(|cause| cause.kind() == ErrorKind::UnflushedWritesLost)
 }
 
 /// Whether the place that was to be moved to lies before the first byte; a write that the unit has refused may be of the same

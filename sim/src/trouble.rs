@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::Error;
+use iscsi_initiator::{Error, ErrorKind};
 
 use crate::busy::Silence;
 use crate::clock;
@@ -28,8 +28,8 @@ impl World {
         let alone = self.alone?;
         // Each trouble ends early enough to reconnect within the patience. Writes in flight to a cut portal stay unsettled until
         // it is back, which may take longer; but only one portal is cut at a time.
-        let may_pass = alone != Class::Partition
-            || portals > 1 && !matches!(error, Error::OverlapsUnsettled { .. });
+        let may_pass =
+            alone != Class::Partition || portals > 1 && error.kind() != ErrorKind::Unsettled;
         may_pass
             .then(|| format!("only {alone} is wrong, and passes, but a request failed: {error}"))
     }

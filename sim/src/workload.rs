@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Error, TaskFunction};
+use iscsi_initiator::{Advice, Error, ErrorKind, TaskFunction};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::opened::Opened;
@@ -138,9 +138,8 @@ impl Worker {
         if !self.may_have_ended(&world, error) {
             world.accuse(format!("a disk that was not closed has ended: {error}"));
         }
-        let has_ended =
-            matches!(error, Error::Closed | Error::Session(_)) && !error.may_have_executed();
-        has_ended || !self.work.outlasts && matches!(error, Error::NotReopened { .. })
+        let has_ended = error.is_of_session() && !error.may_have_executed();
+        has_ended || !self.work.outlasts && error.reconnect_error().is_some()
     }
 
     /// Whether an error that says that a disk has ended is one that there may be: before it is closed only where another
@@ -153,10 +152,11 @@ impl Worker {
         if world.wrong_since.is_some_and(|since| since.elapsed() >= waits) {
             return true;
         }
-        let has_ended =
-            matches!(error, Error::NotReopened { .. } | Error::Closed | Error::Session(_));
+        if error.reconnect_error().is_some() {
+            return false;
+        }
         // One that a request may have been sent before is of that request alone.
-        !has_ended || error.may_have_executed() && !matches!(error, Error::NotReopened { .. })
+        !error.is_of_session() || error.may_have_executed()
     }
 
     fn kind(&mut self) -> Kind {
@@ -320,7 +320,7 @@ impl Worker {
                 world.counts.flushes += 1;
                 world.oracle.flushed(self.work.opened, self.handle, begun);
             }
-            Some(Err(Error::UnflushedWritesLost)) => {
+            Some(Err(error)) if error.kind() == ErrorKind::UnflushedWritesLost => {
                 self.note(&mut world.trace, "told of lost writes", &(0..0));
                 self.told_of_loss(&mut world, self.handle);
                 return None;
@@ -417,10 +417,11 @@ impl Worker {
 
 /// Whether an error says that another unit is there than before.
 fn is_another_unit(error: &Error) -> bool {
-    if let Error::NotReopened { why, .. } = error {
+    if let Some(why) = error.reconnect_error() {
         return is_another_unit(why);
     }
-    matches!(error, Error::DifferentUnits { .. } | Error::BlockSizeChanged { .. })
+    // With sense data, it is the capacity that has changed.
+    error.sense().is_none() && matches!(error.advice(), Some(Advice::OneUnit | Advice::Reopen))
 }
 
 /// The pause before the last try to open a lost session anew, which may be left out.

@@ -62,14 +62,16 @@ impl CopyError {
 mod tests {
     use std::io;
 
+    use iscsi_initiator::UrlError;
+
     use super::*;
     use crate::ends::nbd::{NbdAdvice, NbdError};
 
     #[test]
     fn the_advice_of_a_device_is_that_of_its_unit_or_export() {
-        let unit = DeviceError::from(iscsi_initiator::Error::UnflushedWritesLost);
+        let unit = DeviceError::from(iscsi_initiator::Error::from(UrlError::NoHost));
         let advice = CopyError::Flush(unit).advice();
-        let words = iscsi_initiator::Advice::WriteAgain.text();
+        let words = iscsi_initiator::Advice::WriteUrl.text();
         assert_eq!(advice, Some(CopyAdvice::Device(words)));
         let advice = CopyError::Source(NbdError::Lost.into()).advice();
         assert_eq!(advice, Some(CopyAdvice::Device(NbdAdvice::SetRetryTimeout.text())));

@@ -38,7 +38,7 @@ async fn run() -> Result<(), Error> {
         Ok(completion) => {
             println!("{} bytes: {:02x?}", completion.data.len(), &completion.data[..])
         }
-        Err(Error::CheckCondition { sense, .. }) => println!("the unit says: {sense}"),
+        Err(error) if error.sense().is_some() => println!("the unit says: {error}"),
         Err(error) => return Err(error),
     }
     session.logout().await

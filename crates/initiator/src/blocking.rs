@@ -6,7 +6,7 @@
 //! returns from writes before they are sent, so one thread is enough for it.
 //!
 //! A call inside an async task of tokio would block that task's runtime. It returns
-//! [`Error::InsideRuntime`](crate::Error::InsideRuntime) instead; inside `spawn_blocking` it works. To use
+//! an error with the advice [`Await`](crate::Advice::Await) instead; inside `spawn_blocking` it works. To use
 //! what has no blocking method, call [`Initiator::block_on`].
 //!
 //! Data is copied once, between the caller's slice and the pages that the session keeps until the target

@@ -3,7 +3,7 @@
 use iscsi_pdu::scsi::{Sense, SenseKey, Status};
 use iscsi_session::Completion;
 
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 
 /// The sense data of a CHECK CONDITION that can be read.
 pub(crate) fn sense_of(completion: &Completion) -> Option<Sense> {
@@ -19,8 +19,8 @@ pub(crate) fn attention_of(completion: &Completion) -> Option<Sense> {
 /// The error that the completion of a command stands for which has not succeeded.
 pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Error {
     match sense_of(completion) {
-        Some(sense) => Error::CheckCondition { command, sense: Box::new(sense) },
-        None => Error::Status { command, status: completion.status },
+        Some(sense) => Error::from(UnitCause::CheckCondition { command, sense }),
+        None => Error::from(UnitCause::Status { command, status: completion.status }),
     }
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Erro
 pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(data) => Ok(Some(data)),
-        Err(Error::CheckCondition { .. } | Error::Status { .. }) => Ok(None),
+        Err(error) if error.status().is_some() => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -41,7 +41,7 @@ use crate::driver::queue::Queue;
 use crate::driver::referral::portal_at;
 use crate::driver::request::{Message, Outcome, Submission};
 use crate::driver::shared::{LoginResult, SessionPhase, Shared};
-use crate::error::{ConnectError, Error};
+use crate::error::{Error, LinkCause};
 use links::{Links, LoopCall};
 use requests::Requests;
 use transports::{Transport, span_of};
@@ -196,7 +196,7 @@ impl Driver {
             return;
         }
         self.requests.leave_unsettled(&self.shared);
-        self.shared.course.phase.set(SessionPhase::Ended(Err(Error::Closed)));
+        self.shared.course.phase.set(SessionPhase::Ended(Err(Error::closed())));
         self.shared.course.notices.end();
         self.ended = true;
         self.requests.fail(&self.peer);
@@ -225,7 +225,7 @@ impl Driver {
     }
 
     /// A transport connection stands, or could not be made.
-    fn opened(&mut self, cid: Cid, result: Result<Connected, ConnectError>) {
+    fn opened(&mut self, cid: Cid, result: Result<Connected, LinkCause>) {
         match result {
             Ok(connected) => {
                 if cid == LEADING {

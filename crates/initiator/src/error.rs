@@ -1,45 +1,65 @@
 //! What can go wrong, whose fault it is, and what to do about it.
+//!
+//! [`Error`] is what callers see. Inside, an error has one of four owners, each with its messages in a file: the
+//! [caller](caller), the [unit](unit), the [session](session) and the [link](link) to the target; or it follows from another
+//! error.
 
 pub(crate) mod advice;
-mod advise;
-mod classify;
-mod connect;
+mod caller;
+mod ended;
 mod fault;
 mod kind;
+mod link;
 mod login;
+pub(crate) mod outlook;
+mod path;
 mod phrase;
+#[cfg(any(test, feature = "simulation"))]
+pub mod samples;
 pub(crate) mod sense;
 mod session;
+mod unit;
 
-use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+use std::{fmt, io};
 
-use iscsi_multipath::requests::end::End;
-use iscsi_multipath::{Access, BlockError};
+use iscsi_multipath::BlockError;
+use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
-use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
-use iscsi_pdu::{NameError, RejectReason};
-use iscsi_session::{SubmitError, TaskError};
+use iscsi_pdu::scsi::{FormatError, Sense, Status};
+use iscsi_session::SubmitError;
 use thiserror::Error as ThisError;
 
 use crate::url::UrlError;
 pub use advice::Advice;
-pub use connect::ConnectError;
+pub(crate) use caller::CallerCause;
+pub(crate) use ended::SessionFailure;
+use ended::kind_of_loss;
 pub use fault::Fault;
 pub use kind::ErrorKind;
-pub use login::LoginFailure;
-use phrase::meaning;
+pub(crate) use link::LinkCause;
+pub(crate) use login::LoginFailure;
 pub(crate) use phrase::of_blocks;
-pub use session::SessionFailure;
+pub(crate) use session::SessionCause;
+pub(crate) use unit::UnitCause;
 
 /// Reason why a request failed.
 ///
-/// Its text is the fact alone; [`advice`](Self::advice) says what can be done. No variant holds a secret.
+/// [`kind`](Self::kind) is what a program decides by; [`fault`](Self::fault) names the side that can mend it. What the
+/// unit answered is in [`sense`](Self::sense) and [`status`](Self::status). The text is the fact alone;
+/// [`advice`](Self::advice) says what can be done. Neither holds a secret.
+///
+/// The [source](std::error::Error::source) is the error of the layer below, which the text already includes: a
+/// [`UrlError`], a [`LoginError`](iscsi_session::LoginError), a [`SessionError`](iscsi_session::SessionError), a
+/// [`TaskError`](iscsi_session::TaskError), or another `Error` where one followed from another.
+///
+/// An error is one pointer wide, so that a request that succeeds does not pay for it. A clone is the same error.
 ///
 /// ```
 /// use iscsi_initiator::scsi::{Lun, SenseKey};
-/// use iscsi_initiator::{Advice, Error, Fault, Initiator};
+/// use iscsi_initiator::{Advice, ErrorKind, Fault, Initiator};
 ///
 /// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
 /// # #[tokio::main(flavor = "current_thread")]
@@ -50,7 +70,7 @@ pub use session::SessionFailure;
 /// # let target = format!("iscsi://{}/iqn.2026-01.org.example:disk", server.address());
 /// let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
 /// let error = initiator.disk(format!("{target}/7")).await.unwrap_err();
-/// assert!(matches!(error, Error::NoSuchUnit { .. }));
+/// assert_eq!(error.kind(), ErrorKind::NotFound);
 /// assert_eq!(error.fault(), Fault::Caller);
 /// assert_eq!(error.to_string(), "the target has no logical unit 7");
 /// assert_eq!(error.advice(), Some(Advice::ListUnits));
@@ -63,170 +83,36 @@ pub use session::SessionFailure;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
+#[must_use = "an error that is dropped is a failure that nothing reports"]
+pub struct Error(Arc<Cause>);
+
+/// Reason of an error, by the side that it lies with.
+#[derive(Clone, ThisError)]
+pub(crate) enum Cause {
+    #[error(transparent)]
+    Caller(CallerCause),
+    #[error(transparent)]
+    Unit(UnitCause),
+    #[error(transparent)]
+    Session(SessionCause),
+    #[error(transparent)]
+    Link(LinkCause),
+    #[error(transparent)]
+    Consequence(Consequence),
+}
+
+/// An error that follows from another one.
 #[derive(Clone, Debug, ThisError)]
-#[non_exhaustive]
-pub enum Error {
-    /// The URL is malformed or asks for what does not exist.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// The initiator's own name is not a valid iSCSI name (RFC 7143 §4.2.7).
-    #[error(transparent)]
-    InitiatorName(#[from] NameError),
-    /// The system returned no random bytes.
-    #[error("the system gives no random bytes: {0}")]
-    Entropy(String),
-    /// No TCP connection was made.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The login failed (RFC 7143 §6.3).
-    #[error(transparent)]
-    Login(Box<LoginFailure>),
-    /// The session ended before the request did.
-    #[error(transparent)]
-    Session(Box<SessionFailure>),
-    /// The session was logged out before the request was sent.
-    #[error("the session is closed")]
-    Closed,
-    /// The class of the disk was closed before the request was sent
-    /// ([`TrafficClass::close`](crate::TrafficClass::close)).
-    #[error("the class of the disk is closed")]
-    ClassClosed,
-    /// The request does not fit the session.
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    /// The request ended without a valid answer.
-    #[error("{request} failed: {cause}")]
-    Task {
-        /// Name of the command in the standard.
-        request: &'static str,
-        /// Reason for the end of the request.
-        cause: TaskError,
-    },
-    /// The unit answered CHECK CONDITION, with sense data that names the reason (SPC-4 §4.5).
-    #[error("{command} failed: {sense}")]
-    CheckCondition {
-        /// Name of the command in the standard.
-        command: &'static str,
-        /// Sense data of the unit.
-        sense: Box<Sense>,
-    },
-    /// The unit answered with a status other than GOOD (SAM-5 §5.3).
-    #[error("{command} ended in {status}{}", meaning(*.status))]
-    Status {
-        /// Name of the command in the standard.
-        command: &'static str,
-        /// Status of the command.
-        status: Status,
-    },
-    /// The status is GOOD, but the unit moved another number of bytes than the command asked for.
-    #[error("{command} moved {moved} bytes instead of {expected}")]
-    Length {
-        /// Name of the command in the standard.
-        command: &'static str,
-        /// Bytes that the command asked for.
-        expected: usize,
-        /// Bytes moved, as the target reports.
-        moved: usize,
-    },
-    /// The answer is not in the format of the standard.
-    #[error("the answer to {command} makes no sense: {why}")]
-    Format {
-        /// Name of the command in the standard.
-        command: &'static str,
-        /// Fault in the format.
-        why: FormatError,
-    },
-    /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
-    #[error("the target's list of targets makes no sense: {0}")]
-    Targets(#[from] TextError),
-    /// The URL names no logical unit.
-    #[error("the URL names no logical unit")]
-    NoUnitNamed,
-    /// The target has no such logical unit.
-    #[error("the target has no logical unit {lun}")]
-    NoSuchUnit {
-        /// Its number.
-        lun: Lun,
-        /// The URL of the target, without credentials and options: `iscsi://host:port/name`.
-        target: String,
-    },
-    /// The target had this logical unit when the unit was opened, and does not have it any more.
-    #[error("the target has no logical unit {0} any more")]
-    UnitGone(Lun),
-    /// The logical unit exists, but it is not a disk.
-    #[error("logical unit {lun} is a {device_type}, not a block device")]
-    NotABlockDevice {
-        /// LUN of the unit.
-        lun: Lun,
-        /// Type of the unit.
-        device_type: DeviceType,
-    },
-    /// The unit is write protected.
-    #[error("logical unit {0} is write protected")]
-    WriteProtected(Lun),
-    /// The unit's serial number differs from the one that the URL requires (`force_usn`).
-    #[error("the unit's serial number is {found:?}, not {expected:?}: it is another unit")]
-    SerialNumber {
-        /// Serial number in the URL.
-        expected: String,
-        /// Serial number that the unit reports; empty if it has none.
-        found: String,
-    },
-    /// Two sessions of one disk lead to different units, or one of them leads to another unit than
-    /// before: nothing is sent to the other unit.
-    #[error(
-        "{portal} leads to another unit ({found}) than the first session ({expected}) when the disk \
-         was opened"
-    )]
-    DifferentUnits {
-        /// Portal of the session that leads to another unit, `host:port`.
-        portal: String,
-        /// Name of the unit of the disk.
-        expected: String,
-        /// Name of the other unit.
-        found: String,
-    },
-    /// Nothing proves that a session leads to the unit of the disk, so nothing is written over it.
-    #[error("nothing proves that {portal} leads to the unit of the disk ({expected}): {why}")]
-    UnprovenUnit {
-        /// Portal of the session, `host:port`.
-        portal: String,
-        /// Name of the unit of the disk.
-        expected: String,
-        /// Reason why there is no proof.
-        why: String,
-    },
-    /// The block size of the unit has changed since it was opened.
-    #[error("the unit has blocks of {now} bytes now, and had {before}")]
-    BlockSizeChanged {
-        /// Block size when the unit was opened, in bytes.
-        before: u32,
-        /// Block size now, in bytes.
-        now: u32,
-    },
-    /// The unit has shrunk, and the request ends beyond its end; or it was found with another size
-    /// and has no name that proves that it is the same unit.
-    #[error("the unit has {now} bytes now, and had {before}")]
-    CapacityChanged {
-        /// Capacity before, in bytes.
-        before: u64,
-        /// Capacity now, in bytes.
-        now: u64,
-    },
-    /// A unit with a removable medium has become ready again (NOT READY TO READY CHANGE), perhaps
-    /// with another medium: nothing more is sent to it.
-    #[error(
-        "the unit may have another medium than when it was opened, and its name does not tell them apart"
-    )]
-    MediumChanged,
+pub(crate) enum Consequence {
     /// The last session of a disk was lost, and could not be reconnected.
-    #[doc(alias = "reconnect")]
     #[error("{lost}; the session could not be reconnected: {why}")]
     NotReopened {
         /// Error that ended the session.
-        lost: Box<Self>,
+        lost: Error,
         /// Error of the last attempt to reconnect.
-        why: Box<Self>,
+        #[source]
+        why: Error,
     },
     /// Each session that carried the command ended before the answer, the last ones with nothing
     /// else in flight: the target, or something on the network path, fails at this command or its
@@ -244,20 +130,8 @@ pub enum Error {
         /// Number of sessions in a row that ended with nothing else in flight.
         times: u32,
         /// Error that ended the last of these sessions.
-        cause: Box<Self>,
-    },
-    /// A session was lost while it wrote to that range, and it could not be proved within the
-    /// time limit of the disk that the target will not carry out that write later: the range was not
-    /// written again.
-    #[error(
-        "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \
-         target may still carry that out"
-    )]
-    OverlapsUnsettled {
-        /// Offset of the range, in bytes.
-        offset: u64,
-        /// Length of the range, in bytes.
-        len: u64,
+        #[source]
+        cause: Error,
     },
     /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
     /// session later. What was flushed is safe until other data is written there.
@@ -267,68 +141,8 @@ pub enum Error {
     Unsettled {
         /// Reason why this is not known: what ended the session, or why it could not be
         /// reconnected.
-        why: Box<Self>,
-    },
-    /// The range does not lie on the disk.
-    #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
-    OutOfRange {
-        /// Offset of the range, in bytes.
-        offset: u64,
-        /// Length of the range, in bytes.
-        len: u64,
-        /// Capacity of the disk, in bytes.
-        capacity: u64,
-    },
-    /// The length is not a whole number of blocks, and the method moves only whole blocks.
-    #[error("{len} bytes are not a whole number of blocks of {block_size} bytes")]
-    NotWholeBlocks {
-        /// Length of the data, in bytes.
-        len: usize,
-        /// Block size of the unit, in bytes.
-        block_size: u32,
-    },
-    /// Writes that were not flushed may be lost: the unit was reset, could not write them to the
-    /// medium, or has no session left that would report a reset (a session reports resets only
-    /// since its own login). Each handle returns this once for each loss.
-    #[doc(alias = "lost write")]
-    #[error(
-        "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
-         no session is left that would know"
-    )]
-    UnflushedWritesLost,
-    /// The initiator has no free ISID: it has 65,536 sessions (RFC 7143 §11.12.5).
-    #[error("the initiator has 65,536 sessions, and no name for another")]
-    TooManySessions,
-    /// A request was made outside of a tokio runtime, which would run it.
-    #[error("no tokio runtime is there")]
-    NoRuntime,
-    /// A blocking method was called in an async task, whose thread it would stop.
-    #[error("a blocking call would stop the runtime of the async task that makes it")]
-    InsideRuntime,
-    /// The runtime of a blocking initiator could not be started.
-    #[error("no thread or file is left for the initiator's runtime: {0}")]
-    RuntimeNotStarted(String),
-    /// Another host has ended the registration of this disk with the unit, most often to fence this
-    /// host off (PREEMPT or CLEAR, SPC-4 §5.13.11), or the unit has lost it in a power failure. The
-    /// disk reads and writes nothing any more.
-    #[doc(alias = "fenced")]
-    #[error(
-        "the unit does not know the reservation key {key} of this disk any more: another host has taken \
-         the unit over"
-    )]
-    Preempted {
-        /// Key of the disk.
-        key: ReservationKey,
-    },
-    /// The reservation by the key of the disk is still in force after each session asked the unit
-    /// to release it: its holder is a session that is lost, or one that used a port which no
-    /// session uses now.
-    #[error(
-        "the unit is still reserved by the key {key}, over a nexus that the disk does not use now"
-    )]
-    StillReserved {
-        /// Key of the disk.
-        key: ReservationKey,
+        #[source]
+        why: Error,
     },
     /// The disk is closed, and the unit may still know its key: a session that is lost, or whose
     /// port refused the command, could not end its registration. The registration outlives the
@@ -340,155 +154,313 @@ pub enum Error {
         /// Key of the disk.
         key: ReservationKey,
         /// Error that prevented the end of the registration.
-        why: Box<Self>,
+        #[source]
+        why: Error,
     },
-    /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) failed: another initiator is
-    /// registered with the unit, or holds it.
-    #[error("another host is registered with the unit by the key {key} and may write to it")]
-    RegisteredByAnother {
-        /// Key of the other initiator; [`NONE`](ReservationKey::NONE) if the unit does not report
-        /// it.
-        key: ReservationKey,
-    },
-    /// A reservation was requested for a disk that has no reservation key.
-    #[error("the disk has no reservation key")]
-    NoReservationKey,
-    /// The unit does not support the request.
-    #[error("the unit does not support {0}")]
-    Unsupported(&'static str),
 }
 
 impl Error {
+    /// Returns what the error means to the caller, and what to do about it.
+    ///
+    /// ```
+    /// use iscsi_initiator::{Error, ErrorKind, Url};
+    ///
+    /// fn advice(error: &Error) -> &'static str {
+    ///     match error.kind() {
+    ///         ErrorKind::OutOfSpace => "make room on the target",
+    ///         ErrorKind::WriteProtected => "make the unit writable",
+    ///         _ if error.is_transient() && !error.may_have_executed() => "retry",
+    ///         _ => "look at the message",
+    ///     }
+    /// }
+    /// # assert_eq!(advice(&Url::parse("iscsi://").unwrap_err().into()), "look at the message");
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self.cause() {
+            Cause::Caller(cause) => cause.kind(),
+            Cause::Unit(cause) => cause.kind(),
+            Cause::Session(cause) => cause.kind(),
+            Cause::Link(cause) => cause.kind(),
+            Cause::Consequence(cause) => cause.kind(),
+        }
+    }
+
+    /// Returns whether the same request may succeed later, or over a new session: see
+    /// [`ErrorKind::is_transient`].
+    #[doc(alias("retry", "is_retryable"))]
+    pub fn is_transient(&self) -> bool {
+        self.kind().is_transient()
+    }
+
+    /// Returns whose fault the error is: the caller's, the target's or the network's.
+    pub fn fault(&self) -> Fault {
+        match self.cause() {
+            Cause::Caller(_) => Fault::Caller,
+            Cause::Unit(cause) => cause.fault(),
+            Cause::Session(cause) => cause.fault(),
+            Cause::Link(cause) => cause.fault(),
+            Cause::Consequence(cause) => cause.fault(),
+        }
+    }
+
+    /// Returns what can be done about it; `None` where the text says all that is known.
+    ///
+    /// The advice on an error that has a cause is that on the cause.
+    pub fn advice(&self) -> Option<Advice> {
+        match self.cause() {
+            Cause::Caller(cause) => cause.advice(),
+            Cause::Unit(cause) => cause.advice(),
+            Cause::Session(cause) => cause.advice(),
+            Cause::Link(cause) => cause.advice(),
+            Cause::Consequence(cause) => cause.advice(),
+        }
+    }
+
+    /// Returns the sense data, if the unit sent any (SPC-4 §4.5).
+    pub fn sense(&self) -> Option<&Sense> {
+        if let Cause::Unit(UnitCause::CheckCondition { sense, .. }) = self.cause() {
+            Some(sense)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the status of the command, if it ended in one other than GOOD (SAM-5 §5.3).
+    pub fn status(&self) -> Option<Status> {
+        match self.cause() {
+            Cause::Unit(cause) => cause.status(),
+            Cause::Caller(_) | Cause::Session(_) | Cause::Link(_) | Cause::Consequence(_) => None,
+        }
+    }
+
+    /// Returns the name of the command in the standard, if a command failed: `"WRITE (16)"`.
+    pub fn command(&self) -> Option<&'static str> {
+        match self.cause() {
+            Cause::Unit(cause) => cause.command(),
+            Cause::Session(cause) => cause.command(),
+            Cause::Consequence(Consequence::EndsSessions { command, .. }) => Some(*command),
+            Cause::Caller(_) | Cause::Link(_) | Cause::Consequence(_) => None,
+        }
+    }
+
+    /// Returns the portal that the error is about, `host:port`, if it is about one.
+    pub fn portal(&self) -> Option<String> {
+        match self.cause() {
+            Cause::Caller(_) => None,
+            Cause::Unit(cause) => cause.portal(),
+            Cause::Session(cause) => cause.portal(),
+            Cause::Link(cause) => cause.portal(),
+            Cause::Consequence(cause) => cause.of().portal(),
+        }
+    }
+
+    /// Returns the target that lacks the logical unit, if that is the error: its URL without credentials and options,
+    /// `iscsi://host:port/name`.
+    pub fn target_url(&self) -> Option<&str> {
+        if let Cause::Unit(UnitCause::NoSuchUnit { target, .. }) = self.cause() {
+            return Some(target);
+        }
+        self.reconnect_error()?.target_url()
+    }
+
+    /// Returns what the unit does not support, if that is the error: `"UNMAP"`.
+    pub fn unsupported_feature(&self) -> Option<&'static str> {
+        if let Cause::Unit(UnitCause::Unsupported(feature)) = self.cause() {
+            Some(feature)
+        } else {
+            None
+        }
+    }
+
     /// Returns whether the command may have been executed although it failed: it was sent, and no
     /// answer came. If a [`Disk`](crate::Disk) has retried a command and the unit has then refused
     /// it for good, the refusal is the error, and this describes that last attempt only.
     pub fn may_have_executed(&self) -> bool {
-        if let Self::Session(failure) = self {
-            return failure.may_have_executed;
+        match self.cause() {
+            Cause::Session(cause) => cause.may_have_executed(),
+            Cause::Consequence(
+                Consequence::NotReopened { lost: cause, .. }
+                | Consequence::EndsSessions { cause, .. },
+            ) => cause.may_have_executed(),
+            Cause::Caller(_) | Cause::Unit(_) | Cause::Link(_) | Cause::Consequence(_) => false,
         }
-        if let Self::NotReopened { lost: cause, .. } | Self::EndsSessions { cause, .. } = self {
-            return cause.may_have_executed();
-        }
-        matches!(
-            self,
-            Self::Task {
-                cause: TaskError::Aborted
-                    | TaskError::TimedOut
-                    | TaskError::TargetFailure(_)
-                    | TaskError::Session { sent: true, .. }
-                    | TaskError::ConnectionLost { sent: true, .. },
-                ..
-            }
-        )
     }
 
-    /// Whether the session ended, not the command: over another session it may go well.
-    pub(crate) fn is_of_session(&self) -> bool {
-        matches!(self, Self::Session(_) | Self::Closed)
+    /// Returns whether the session ended, or was closed, before the request was answered. Over another session the
+    /// request may succeed.
+    pub fn is_of_session(&self) -> bool {
+        matches!(self.cause(), Cause::Session(SessionCause::Ended(_) | SessionCause::Closed))
     }
 
-    /// Whether the unit is not served this way to it, while it may be another way.
-    pub(crate) fn is_of_path(&self) -> bool {
-        self.leads_elsewhere() || self.sense().is_some_and(sense::is_of_path)
-    }
-
-    /// Whether another unit was found where this one was to be.
-    const fn leads_elsewhere(&self) -> bool {
-        matches!(
-            self,
-            Self::DifferentUnits { .. } | Self::UnprovenUnit { .. } | Self::BlockSizeChanged { .. }
-        )
-    }
-
-    /// Whether it is about the way to the unit, and no word of the unit about the command.
-    pub(crate) fn is_of_way(&self) -> bool {
-        self.is_of_session() || self.is_of_connection() || self.is_of_path()
-    }
-
-    /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
-    pub(crate) fn may_be_of_port(&self) -> bool {
-        self.refusing_port().or_else(|| self.suspected_port()).is_some()
-    }
-
-    /// The end of an attempt that this error stands for.
-    pub(crate) fn end(&self) -> End {
-        if let Self::CheckCondition { sense, .. } = self {
-            End::of_sense(sense)
-        } else if let Self::Status { status, .. } = self {
-            End::of_status(*status, None)
-        } else if let Self::Task { cause, .. } = self {
-            End::of_failure(cause)
-        } else if self.is_of_session() {
-            End::SessionLost
-        } else if self.leads_elsewhere() {
-            End::OtherUnit
+    /// Returns the error of the last attempt to reconnect, if the last session of a disk was lost and could not be
+    /// reconnected.
+    #[doc(alias = "NotReopened")]
+    pub fn reconnect_error(&self) -> Option<&Self> {
+        if let Cause::Consequence(Consequence::NotReopened { why, .. }) = self.cause() {
+            Some(why)
         } else {
-            End::Refused
+            None
         }
     }
 
-    /// The state of a port that refused the command because of it.
-    pub(crate) fn refusing_port(&self) -> Option<Access> {
-        self.sense().and_then(Access::of_refusal)
+    /// Creates the error of an answer to `command` that is not in the format of the standard, for programs that send
+    /// commands by [`LogicalUnit::execute`](crate::LogicalUnit::execute) and decode the answers.
+    pub fn malformed_answer(command: &'static str, why: FormatError) -> Self {
+        UnitCause::Format { command, why }.into()
     }
 
-    /// The state of a port, if nothing else explains why a command was refused that every disk knows.
-    pub(crate) fn suspected_port(&self) -> Option<Access> {
-        self.sense().and_then(Access::suspected)
+    pub(crate) fn cause(&self) -> &Cause {
+        &self.0
     }
 
-    /// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).
-    pub(crate) const fn is_damage(&self) -> bool {
-        matches!(
-            self,
-            Self::Task {
-                cause: TaskError::DataDigest
-                    | TaskError::Rejected { reason: RejectReason::DATA_DIGEST_ERROR, .. },
-                ..
+    /// The session, or the disk, was closed before the request was sent.
+    pub(crate) fn closed() -> Self {
+        SessionCause::Closed.into()
+    }
+}
+
+impl Consequence {
+    /// The error that it follows from; of two, the later one.
+    const fn of(&self) -> &Error {
+        match self {
+            Self::NotReopened { why: cause, .. }
+            | Self::EndsSessions { cause, .. }
+            | Self::Unsettled { why: cause }
+            | Self::StillRegistered { why: cause, .. } => cause,
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotReopened { lost, why } => {
+                let kind = why.kind();
+                let is_loss = matches!(
+                    kind,
+                    ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
+                );
+                // The request was never sent in the attempts to reconnect the session.
+                if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
-        )
-    }
-
-    /// Whether one connection of several was lost, not the session.
-    pub(crate) const fn is_of_connection(&self) -> bool {
-        matches!(self, Self::Task { cause: TaskError::ConnectionLost { .. }, .. })
-    }
-
-    /// The same for a request that was never sent.
-    pub(crate) fn as_not_executed(&self) -> Self {
-        let mut error = self.clone();
-        if let Self::Session(failure) = &mut error {
-            failure.may_have_executed = false;
-        } else if let Self::NotReopened { lost, .. } = &mut error {
-            **lost = lost.as_not_executed();
-        }
-        error
-    }
-
-    /// The same for a request that was under way when a session was lost thus, and for which no
-    /// other one came.
-    pub(crate) fn after_loss(self, lost: Self) -> Self {
-        if let Self::NotReopened { why, .. } = self {
-            Self::NotReopened { lost: Box::new(lost), why }
-        } else {
-            lost
+            Self::EndsSessions { .. } => ErrorKind::Protocol,
+            Self::Unsettled { .. } => ErrorKind::Unsettled,
+            Self::StillRegistered { .. } => ErrorKind::StillRegistered,
         }
     }
 
-    /// The portal group that the portal of a login is of, if not of that which was insisted on
-    /// (RFC 7143 §13.9).
-    pub(crate) fn other_portal_group(&self) -> Option<u16> {
-        if let Self::Login(failure) = self { failure.other_portal_group() } else { None }
+    fn fault(&self) -> Fault {
+        if let Self::EndsSessions { .. } = self { Fault::Target } else { self.of().fault() }
     }
 
-    /// Whether the target says that it cannot take the login now (Status-Class 3).
-    pub(crate) fn is_targets_at_login(&self) -> bool {
-        matches!(self, Self::Login(failure) if matches!(failure.status(), Some((3, _))))
+    fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::NotReopened { why, .. } => why.advice(),
+            Self::EndsSessions { .. } => Some(Advice::ReadTargetLog),
+            Self::Unsettled { .. } => Some(Advice::WriteNothing),
+            Self::StillRegistered { .. } => Some(Advice::PreemptKey),
+        }
     }
+}
 
-    /// Returns the sense data, if the unit sent any.
-    pub fn sense(&self) -> Option<&Sense> {
-        if let Self::CheckCondition { sense, .. } = self { Some(sense) } else { None }
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(self.cause())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.cause(), f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.cause(), f)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caller(cause) => fmt::Debug::fmt(cause, f),
+            Self::Unit(cause) => fmt::Debug::fmt(cause, f),
+            Self::Session(cause) => fmt::Debug::fmt(cause, f),
+            Self::Link(cause) => fmt::Debug::fmt(cause, f),
+            Self::Consequence(cause) => fmt::Debug::fmt(cause, f),
+        }
+    }
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Self {
+        Self(Arc::new(cause))
+    }
+}
+
+impl From<CallerCause> for Error {
+    fn from(cause: CallerCause) -> Self {
+        Cause::Caller(cause).into()
+    }
+}
+
+impl From<UnitCause> for Error {
+    fn from(cause: UnitCause) -> Self {
+        Cause::Unit(cause).into()
+    }
+}
+
+impl From<SessionCause> for Error {
+    fn from(cause: SessionCause) -> Self {
+        Cause::Session(cause).into()
+    }
+}
+
+impl From<LinkCause> for Error {
+    fn from(cause: LinkCause) -> Self {
+        Cause::Link(cause).into()
+    }
+}
+
+impl From<Consequence> for Error {
+    fn from(cause: Consequence) -> Self {
+        Cause::Consequence(cause).into()
+    }
+}
+
+impl From<UrlError> for Error {
+    fn from(error: UrlError) -> Self {
+        CallerCause::Url(error).into()
+    }
+}
+
+impl From<NameError> for Error {
+    fn from(error: NameError) -> Self {
+        CallerCause::InitiatorName(error).into()
+    }
+}
+
+impl From<SubmitError> for Error {
+    fn from(error: SubmitError) -> Self {
+        SessionCause::Submit(error).into()
+    }
+}
+
+impl From<TextError> for Error {
+    fn from(error: TextError) -> Self {
+        SessionCause::Targets(error).into()
+    }
+}
+
+impl From<BlockError> for Error {
+    fn from(error: BlockError) -> Self {
+        match error {
+            BlockError::NotWhole { len, block_size } => {
+                CallerCause::NotWholeBlocks { len, block_size }.into()
+            }
+            BlockError::OutOfRange { offset, len, capacity } => {
+                CallerCause::OutOfRange { offset, len, capacity }.into()
+            }
+        }
     }
 }
 
@@ -497,17 +469,6 @@ impl From<Error> for io::Error {
     /// then `downcast_ref` return it.
     fn from(error: Error) -> Self {
         Self::new(error.kind().into(), error)
-    }
-}
-
-impl From<BlockError> for Error {
-    fn from(error: BlockError) -> Self {
-        match error {
-            BlockError::NotWhole { len, block_size } => Self::NotWholeBlocks { len, block_size },
-            BlockError::OutOfRange { offset, len, capacity } => {
-                Self::OutOfRange { offset, len, capacity }
-            }
-        }
     }
 }
 

@@ -147,7 +147,7 @@
 //! | the future of a command that is not sent yet | the command is discarded |
 //! | the future of a command in flight | it is aborted in the background (ABORT TASK); the session keeps its buffers until the target has finished with them |
 //! | the future of a write of a [`Disk`] | as above; a later write to the same blocks waits until the target has finished |
-//! | the future of a command in flight, while a volatile cache holds writes | an aborted command may have received the report of a reset: unless another session can vouch for the writes before it, the flush returns [`Error::UnflushedWritesLost`]. To stop without that, wait for the commands in flight, and [close](TrafficClass::close) the class of those that wait for their rate |
+//! | the future of a command in flight, while a volatile cache holds writes | an aborted command may have received the report of a reset: unless another session can vouch for the writes before it, the flush returns [`UnflushedWritesLost`](ErrorKind::UnflushedWritesLost). To stop without that, wait for the commands in flight, and [close](TrafficClass::close) the class of those that wait for their rate |
 //! | the future of [`Initiator::connect`] | the login is cancelled |
 //! | the last handle of a session | it logs out in the background |
 //! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with the writes sent over it; a lost session is reconnected for that. Only [`Disk::logout`] proves it |
@@ -181,7 +181,7 @@
 //! A lost connection ends every request of its session with an error that says whether the command may have
 //! been executed. To go on, connect again, and repeat what may be repeated; a disk that was opened by its URL
 //! does so by itself. A command that ends its session each time is detected, and fails after a few times with
-//! [`Error::EndsSessions`]. A session of several connections ([`Options::with_connections`]) survives the loss of
+//! [`Protocol`](ErrorKind::Protocol). A session of several connections ([`Options::with_connections`]) survives the loss of
 //! one: only requests that were sent over it end in this way, once the target has given them up.
 #![forbid(unsafe_code)]
 
@@ -209,7 +209,10 @@ pub mod url;
 
 pub use driver::connection_count::Connections;
 pub use driver::measure::reading::Reading;
-pub use error::{Advice, ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFailure};
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use error::samples;
+pub use error::{Advice, Error, ErrorKind, Fault};
 pub use handles::disk::Disk;
 pub use handles::disk::reservation::Preempt;
 pub use handles::disk::stream::DiskStream;

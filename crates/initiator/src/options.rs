@@ -266,7 +266,7 @@ impl Options {
     /// registers none. The URL may say otherwise (`reservation_key`).
     ///
     /// If another host ends the registration, to fence this host off, all requests of the disk fail
-    /// with [`Error::Preempted`](crate::Error::Preempted), and no session is registered again: to
+    /// with [`Preempted`](crate::ErrorKind::Preempted), and no session is registered again: to
     /// go on, open the disk again. A disk that is logged out, or whose last handle is dropped, ends
     /// the registrations of the sessions that it has then. The registration of a lost session stays
     /// with the unit.

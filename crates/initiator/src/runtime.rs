@@ -7,11 +7,11 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 
 /// Refuses what spawns tasks or waits for a time where no runtime would run it.
 pub(crate) fn require() -> Result<(), Error> {
-    Handle::try_current().map(drop).map_err(|_| Error::NoRuntime)
+    Handle::try_current().map(drop).map_err(|_| Error::from(CallerCause::NoRuntime))
 }
 
 /// A future that runs by itself.
@@ -25,7 +25,7 @@ pub(crate) struct Task<T> {
 impl<T: Send + 'static> Task<T> {
     /// One that is dropped with this. Outside of a runtime it does not run, and ends with the error that says so.
     pub(crate) fn spawn(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
-        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime);
+        let runtime = Handle::try_current().map_err(|_| Error::from(CallerCause::NoRuntime));
         Self { task: runtime.map(|runtime| runtime.spawn(future)), is_detached: false }
     }
 
@@ -56,7 +56,7 @@ impl<T> Future for Task<T> {
             Ok(result) => Poll::Ready(result),
             Err(end) if end.is_panic() => resume_unwind(end.into_panic()),
             // Its runtime is gone.
-            Err(_) => Poll::Ready(Err(Error::Closed)),
+            Err(_) => Poll::Ready(Err(Error::closed())),
         }
     }
 }

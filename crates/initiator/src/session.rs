@@ -52,7 +52,7 @@ use crate::url::{Url, portal_name};
 ///
 /// ```
 /// use iscsi_initiator::scsi::Lun;
-/// use iscsi_initiator::{Error, Initiator};
+/// use iscsi_initiator::{ErrorKind, Initiator};
 ///
 /// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
 /// # #[tokio::main(flavor = "current_thread")]
@@ -68,7 +68,7 @@ use crate::url::{Url, portal_name};
 /// let disk = session.disk_without_reconnect().await?;
 /// assert_eq!(disk.capacity(), 4096 * 512);
 /// session.logout().await?;
-/// assert!(matches!(disk.flush().await, Err(Error::Closed)));
+/// assert_eq!(disk.flush().await.unwrap_err().kind(), ErrorKind::Closed);
 /// # Ok(())
 /// # }
 /// ```
@@ -178,7 +178,7 @@ impl Session {
     /// When the target refuses, its answer is malformed, or the session ends.
     pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
         let targets = decode_send_targets(&self.send_targets_text().await?)?;
-        let asked = self.portal().ok_or(Error::Closed)?;
+        let asked = self.portal().ok_or_else(Error::closed)?;
         Ok(DiscoveredTarget::all(targets, asked))
     }
 

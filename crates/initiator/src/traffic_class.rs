@@ -82,7 +82,7 @@ impl TrafficClass {
     }
 
     /// Refuses all later requests of this handle, and those that wait, with
-    /// [`Error::ClassClosed`](crate::Error::ClassClosed). This cannot be undone. Requests in flight
+    /// [`Closed`](crate::ErrorKind::Closed). This cannot be undone. Requests in flight
     /// are completed, and flushes still pass. A request that is sent as several commands returns when
     /// those in flight are completed.
     pub fn close(&self) {

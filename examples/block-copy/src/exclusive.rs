@@ -83,7 +83,7 @@ pub(crate) fn explained(error: Error) -> Error {
 }
 
 fn is_unsupported(cause: &DeviceError) -> bool {
-    matches!(cause.source_as(), Some(IscsiError::Unsupported(_)))
+    cause.source_as().and_then(IscsiError::unsupported_feature).is_some()
 }
 
 /// The key of a run.

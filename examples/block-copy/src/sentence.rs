@@ -67,6 +67,8 @@ pub const fn words(advice: NbdAdvice) -> &'static str {
 mod tests {
     use std::io;
 
+    use iscsi_initiator::UrlError;
+
     use super::*;
 
     #[test]
@@ -83,8 +85,8 @@ mod tests {
 
     #[test]
     fn other_devices_have_the_advice_of_all_programs() {
-        let unit = iscsi_initiator::Error::Closed;
-        let sentence = "the session is closed; run the command again";
+        let unit = iscsi_initiator::Error::from(UrlError::NoHost);
+        let sentence = "the URL names no host; write iscsi://host/target/lun";
         assert_eq!(of_device(&unit.into()), sentence);
         let busy = io::Error::new(io::ErrorKind::ResourceBusy, "it is mounted");
         assert!(of_device(&busy.into()).starts_with("it is mounted; end that use"));

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use iscsi_initiator::ErrorKind;
 use iscsi_initiator::device::DeviceResult;
 use iscsi_nbd::Export;
 use tokio::task::JoinSet;
@@ -131,7 +132,7 @@ impl Server {
         };
         flushed.map_err(Error::Flush)?;
         match ended {
-            Err(error @ iscsi_initiator::Error::Unsettled { .. }) => Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::Unsettled => Err(error.into()),
             Err(error) => {
                 tracing::debug!(%error, "the sessions did not end in order");
                 Ok(())

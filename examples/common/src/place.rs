@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_initiator::device::Device;
-use iscsi_initiator::{Disk, Error, Initiator, Url};
+use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Url};
 use iscsi_volume::{Description, Volume};
 use thiserror::Error as ThisError;
 
@@ -120,12 +120,17 @@ impl Opened {
         let mut failed = Ok(());
         for disk in self.disks() {
             let ended = disk.logout().await;
-            if matches!(ended, Err(Error::Unsettled { .. })) || failed.is_ok() {
+            if ended.as_ref().is_err_and(is_unsettled) || failed.is_ok() {
                 failed = ended;
             }
         }
         failed
     }
+}
+
+/// Whether the target may still carry out a write of a lost session.
+fn is_unsettled(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unsettled
 }
 
 /// The portals that the sessions of a disk are with, each once: not those of its URL where logins were redirected.

@@ -61,10 +61,12 @@ pub fn words(advice: Advice, error: &Error) -> Cow<'static, str> {
 
 /// The command that helps, with the place that the error names.
 fn command(advice: Advice, error: &Error) -> Option<String> {
-    if let (Advice::ListTargets, Error::Login(failure)) = (advice, place(error)) {
-        return Some(format!("iscsi-util discover iscsi://{} lists its targets", failure.portal));
+    if advice == Advice::ListTargets {
+        let portal = error.portal()?;
+        return Some(format!("iscsi-util discover iscsi://{portal} lists its targets"));
     }
-    if let (Advice::ListUnits, Error::NoSuchUnit { target, .. }) = (advice, place(error)) {
+    if advice == Advice::ListUnits {
+        let target = error.target_url()?;
         return Some(format!("iscsi-util luns {target} lists its units"));
     }
     None
@@ -136,14 +138,9 @@ fn text(advice: Advice) -> &'static str {
     own.map_or_else(|| advice.text(), |(_, words)| words)
 }
 
-/// The error that an error is about: that of an attempt to reconnect.
-fn place(error: &Error) -> &Error {
-    if let Error::NotReopened { why: cause, .. } = error { place(cause) } else { error }
-}
-
 #[cfg(test)]
 mod tests {
-    use iscsi_initiator::scsi::Lun;
+    use iscsi_initiator::samples;
 
     use super::*;
 
@@ -151,7 +148,7 @@ mod tests {
     #[test]
     fn no_advice_is_in_the_words_of_the_library() {
         for advice in Advice::ALL {
-            let words = words(*advice, &Error::Closed);
+            let words = words(*advice, &samples::closed());
             for part in ["::", "with_", "spawn_blocking", "connect again", "open it"] {
                 assert!(!words.contains(part), "{advice:?}: {words}");
             }
@@ -160,10 +157,9 @@ mod tests {
 
     #[test]
     fn a_sentence_has_the_fact_and_the_command_that_helps() {
-        let target = "iscsi://192.0.2.1:3260/iqn.2026-01.org.example:disk".to_owned();
-        let error = Error::NoSuchUnit { lun: Lun::new(7).unwrap(), target };
-        let sentence = "the target has no logical unit 7; iscsi-util luns \
-                        iscsi://192.0.2.1:3260/iqn.2026-01.org.example:disk lists its units";
+        let error = samples::no_such_unit();
+        let sentence = "the target has no logical unit 0; iscsi-util luns \
+                        iscsi://192.0.2.5:3260/iqn.2026-01.org.example:disk lists its units";
         assert_eq!(error.sentence(), sentence);
         let part = DeviceError::from(error).of_member("member 1");
         assert_eq!(part.sentence(), format!("member 1: {sentence}"));
@@ -171,7 +167,7 @@ mod tests {
             DeviceError::from(io::Error::from(part)).sentence(),
             format!("member 1: {sentence}")
         );
-        let (member, cause) = ("member 0".to_owned(), Error::Closed.into());
+        let (member, cause) = ("member 0".to_owned(), samples::closed().into());
         let volume = iscsi_volume::Error::Unit { member, cause };
         assert_eq!(volume.sentence(), "member 0: the session is closed; run the command again");
         let file = io::Error::from(io::ErrorKind::NotFound);
@@ -182,11 +178,9 @@ mod tests {
     /// What waits, waits by an option that each program has.
     #[test]
     fn who_may_wait_is_told_how() {
-        let address = "192.0.2.1:3260".parse().unwrap();
-        let error = Error::from(iscsi_initiator::ConnectError::Refused { address });
         assert_eq!(
-            error.sentence(),
-            "nothing listens at 192.0.2.1:3260; check the port, and that the target is running, or wait for it (--wait 5min)"
+            samples::refused().sentence(),
+            "nothing listens at 192.0.2.5:3260; check the port, and that the target is running, or wait for it (--wait 5min)"
         );
     }
 }

@@ -5,7 +5,7 @@ use iscsi_initiator::{Error, Initiator, Options, Url, UrlError};
 /// Reads the URL of a logical unit.
 ///
 /// # Errors
-/// What is wrong with it; a password in it is not repeated. [`Error::NoUnitNamed`] and [`UrlError::PortalOnly`]
+/// What is wrong with it; a password in it is not repeated. [`UrlError::PortalOnly`] or [`UrlError::NoUnit`]
 /// where it names no unit.
 pub fn parse_url(text: &str) -> Result<Url, Error> {
     let url = Url::parse(text)?;
@@ -13,7 +13,7 @@ pub fn parse_url(text: &str) -> Result<Url, Error> {
         return Err(UrlError::PortalOnly.into());
     }
     if url.lun.is_none() {
-        return Err(Error::NoUnitNamed);
+        return Err(UrlError::NoUnit.into());
     }
     Ok(url)
 }

@@ -101,7 +101,7 @@ impl Connector {
     /// Works on the unit that a URL names, over a session of its own.
     ///
     /// # Errors
-    /// [`NoUnitNamed`](iscsi_initiator::Error::NoUnitNamed), [`NoSuchUnit`](iscsi_initiator::Error::NoSuchUnit), or as [`session`](Self::session).
+    /// As [`named`](crate::unit::named) and [`session`](Self::session).
     pub async fn unit<T>(
         &self,
         url: &str,

@@ -13,7 +13,6 @@ use self::page::Page;
 use crate::connector::Connector;
 use crate::error::Error;
 use crate::report::Report;
-use crate::unit;
 
 /// The options of `inquiry`.
 #[derive(Clone, Debug, Args)]
@@ -44,7 +43,7 @@ impl Inquiry {
     }
 
     async fn pages(&self, unit: &LogicalUnit) -> Result<Vec<Page>, Error> {
-        let standard = Page::standard(&unit::inquiry(unit).await?);
+        let standard = Page::standard(&unit.check_present().await?);
         if let Some(page) = self.page {
             return Ok(vec![vital(unit, page).await?]);
         }

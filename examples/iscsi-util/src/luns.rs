@@ -3,7 +3,7 @@
 use clap::Args;
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Capacity, Error as InitiatorError, LogicalUnit, Session};
-use iscsi_pdu::scsi::StandardInquiry;
+use iscsi_pdu::scsi::{DeviceType, StandardInquiry};
 use iscsi_tuner::Size;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -12,7 +12,6 @@ use crate::connector::Connector;
 use crate::error::Error;
 use crate::report::Report;
 use crate::table::Table;
-use crate::unit;
 
 /// Units that are asked at once.
 const AT_ONCE: usize = 16;
@@ -76,16 +75,18 @@ async fn list(session: &Session) -> Result<Vec<Unit>, Error> {
 impl Unit {
     async fn of(unit: &LogicalUnit) -> Self {
         let lun = unit.lun();
-        let inquiry = match unit::inquiry(unit).await {
+        let inquiry = match unit.check_present().await {
             Ok(inquiry) => inquiry,
             Err(error) => {
                 return Self { lun, inquiry: None, capacity: None, error: Some(error) };
             }
         };
-        let (capacity, error) = match unit.profile().await {
-            Ok(profile) => (Some(profile.capacity), None),
-            Err(InitiatorError::NotABlockDevice { .. }) => (None, None),
-            Err(error) => (None, Some(error)),
+        let (capacity, error) = match inquiry.device_type {
+            DeviceType::DIRECT_ACCESS_BLOCK => match unit.profile().await {
+                Ok(profile) => (Some(profile.capacity), None),
+                Err(error) => (None, Some(error)),
+            },
+            _ => (None, None),
         };
         Self { lun, inquiry: Some(inquiry), capacity, error }
     }

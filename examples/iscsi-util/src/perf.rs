@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use iscsi_examples_common::help::heading;
-use iscsi_initiator::{Disk, Error as InitiatorError, Options, Sessions, Timeouts};
+use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, Timeouts};
 use iscsi_tuner::{Size, SizeError};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -134,8 +134,8 @@ impl Perf {
         connector: &Connector,
         disk: &Disk,
     ) -> Result<(Measured, Option<Error>), Error> {
-        if self.write && disk.is_write_protected() {
-            return Err(InitiatorError::WriteProtected(disk.unit().lun()).into());
+        if self.write {
+            disk.check_writable()?;
         }
         let places = self.places(disk)?;
         let load = Load { places, size: self.size.as_usize(), write: self.write };
@@ -167,10 +167,7 @@ impl Perf {
         if self.write {
             let goodbye = connector.stop.hurry(disk.logout()).await;
             return goodbye.map_or(Some(Error::Abandoned("writes")), |result| {
-                result
-                    .err()
-                    .filter(|error| matches!(error, InitiatorError::Unsettled { .. }))
-                    .map(Error::from)
+                result.err().filter(|error| error.kind() == ErrorKind::Unsettled).map(Error::from)
             });
         }
         drop(connector.stop.hurry(timeout(LOGOUT, disk.logout())).await);

@@ -14,7 +14,6 @@ use crate::connector::{self, Connector};
 use crate::error::Error;
 use crate::report::Report;
 use crate::table::Table;
-use crate::unit;
 
 /// The options of `port-groups`.
 #[derive(Clone, Debug, Args)]
@@ -101,7 +100,7 @@ impl SetPortGroup {
         let mut states = SetTargetPortGroups::new();
         let command = "SET TARGET PORT GROUPS";
         let set = states.set_group(self.group, self.state.into());
-        set.map_err(|why| InitiatorError::Format { command, why })?;
+        set.map_err(|why| InitiatorError::malformed_answer(command, why))?;
         let work = async |unit: &LogicalUnit| {
             let work = connector.stop.hurry(unit.set_target_port_groups(&states)).await;
             work.ok_or(Error::Abandoned("a change of port groups"))??;
@@ -114,7 +113,7 @@ impl SetPortGroup {
 
 impl Answers {
     async fn of(unit: &LogicalUnit) -> Result<Self, InitiatorError> {
-        let support = unit::inquiry(unit).await?.target_port_group_support;
+        let support = unit.check_present().await?.target_port_group_support;
         let port = unit.target_port().await.unwrap_or_default();
         let (port, group) = (port.relative_id, port.group);
         let groups =

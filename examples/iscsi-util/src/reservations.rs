@@ -105,7 +105,7 @@ impl Answers {
 fn known<T>(answer: Result<T, InitiatorError>) -> Result<Option<T>, InitiatorError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(InitiatorError::CheckCondition { .. }) => Ok(None),
+        Err(error) if error.sense().is_some() => Ok(None),
         Err(error) => Err(error),
     }
 }

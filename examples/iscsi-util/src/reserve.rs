@@ -154,10 +154,10 @@ impl Change {
 
 /// A conflict says who is in the way: the key of this initiator, or another one.
 fn advised(error: InitiatorError) -> Error {
-    if let InitiatorError::Status { status: Status::RESERVATION_CONFLICT, command } = error {
-        return Error::Conflict { command };
+    match (error.status(), error.command()) {
+        (Some(Status::RESERVATION_CONFLICT), Some(command)) => Error::Conflict { command },
+        _ => error.into(),
     }
-    error.into()
 }
 
 impl Register {

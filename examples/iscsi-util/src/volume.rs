@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::volume as file;
 use iscsi_initiator::device::Device as _;
-use iscsi_initiator::{Disk, Options, Url};
+use iscsi_initiator::{Disk, Options, Url, UrlError};
 use iscsi_tuner::Size;
 use iscsi_volume::{Chunk, Description, Stripe, Units, Volume as Device};
 use serde_json::{Value, json};
@@ -275,7 +275,7 @@ fn parse_urls(urls: &[String]) -> Result<Vec<(Url, String)>, Error> {
     let parse = |text: &String| {
         let url = connector::parse(text)?;
         if url.lun.is_none() {
-            return Err(iscsi_initiator::Error::NoUnitNamed.into());
+            return Err(iscsi_initiator::Error::from(UrlError::NoUnit).into());
         }
         Ok((url, Url::without_passwords(text)))
     };

@@ -302,6 +302,5 @@ fn one_read(options: &CopyOptions, disk: &Disk) -> usize {
 
 /// Whether a disk cannot be used any more after this.
 fn is_over(error: &iscsi_initiator::Error) -> bool {
-    use iscsi_initiator::Error;
-    matches!(error, Error::Closed | Error::NotReopened { .. } | Error::Session(_))
+    error.is_of_session() || error.reconnect_error().is_some()
 }

@@ -7,7 +7,7 @@ use block_copy::sentence::words;
 use iscsi_copy::device::DeviceError;
 use iscsi_copy::{CheckpointError, CopyAdvice, CopyError, DigestsError, Identity, NbdError};
 use iscsi_examples_common::sentence;
-use iscsi_initiator::Error as UnitError;
+use iscsi_initiator::{Error as UnitError, samples};
 use iscsi_nbd::client::HandshakeError;
 use iscsi_nbd::{OptionError, ProtocolError};
 
@@ -113,7 +113,7 @@ fn copies() -> Vec<Row> {
     let errors = [
         CopyError::Source(NbdError::Lost.into()),
         CopyError::Shrunk,
-        CopyError::Destination(UnitError::UnflushedWritesLost.into()),
+        CopyError::Destination(samples::unflushed_writes_lost().into()),
         CopyError::Flush(io::ErrorKind::StorageFull.into()),
         CopyError::Digests(full()),
         CopyError::Checkpoint { path: "disk.map".into(), cause: full() },

@@ -1,6 +1,6 @@
 //! A table of the page: the errors of one type.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display};
 
 use super::source::{self, Variant};
@@ -35,8 +35,7 @@ impl Row {
 #[derive(Clone, Debug)]
 pub struct Table {
     heading: &'static str,
-    name: &'static str,
-    variants: Vec<Variant>,
+    variants: Vec<(&'static str, Variant)>,
     rows: Vec<Row>,
     elsewhere: &'static [&'static str],
 }
@@ -44,7 +43,15 @@ pub struct Table {
 impl Table {
     /// The table of the type `name`, which that source file defines.
     pub fn new(heading: &'static str, (name, text): (&'static str, &str), rows: Vec<Row>) -> Self {
-        Self { heading, name, variants: source::variants(text, name), rows, elsewhere: &[] }
+        Self { heading, variants: Vec::new(), rows, elsewhere: &[] }.and((name, text))
+    }
+
+    /// The same with the variants of a further type, which that source file defines.
+    #[must_use]
+    pub fn and(mut self, (name, text): (&'static str, &str)) -> Self {
+        let more = source::variants(text, name).into_iter().map(|variant| (name, variant));
+        self.variants.extend(more);
+        self
     }
 
     /// The same without rows for these variants, which show the errors of another table.
@@ -55,21 +62,24 @@ impl Table {
 
     /// What is missing in it, or too much.
     pub fn complaints(&self) -> Vec<String> {
-        let known: BTreeSet<_> =
-            self.variants.iter().map(|variant| variant.name.as_str()).collect();
+        let known: BTreeMap<_, _> =
+            self.variants.iter().map(|(name, variant)| (variant.name.as_str(), *name)).collect();
         let rows = self.rows.iter().map(|row| row.variant.as_str());
         let shown: BTreeSet<_> = rows.chain(self.elsewhere.iter().copied()).collect();
-        let name = self.name;
-        let missing = known.difference(&shown).map(|variant| {
+        let missing = known.iter().filter(|(variant, _)| !shown.contains(*variant));
+        let missing = missing.map(|(variant, name)| {
             format!("{name}::{variant} has no row: add an example of it to ci/guide/src/messages")
         });
-        let strange = shown.difference(&known);
-        missing.chain(strange.map(|row| format!("{name} has no variant {row}"))).collect()
+        let strange = shown.iter().filter(|variant| !known.contains_key(*variant));
+        let heading = self.heading;
+        missing
+            .chain(strange.map(|row| format!("\"{heading}\" has a row of no variant: {row}")))
+            .collect()
     }
 
     fn cause(&self, row: &Row) -> &str {
-        let variant = self.variants.iter().find(|variant| variant.name == row.variant);
-        variant.map_or("", |variant| &variant.cause)
+        let variant = self.variants.iter().find(|(_, variant)| variant.name == row.variant);
+        variant.map_or("", |(_, variant)| &variant.cause)
     }
 }
 
@@ -127,7 +137,7 @@ mod tests {
         assert!(table.complaints()[0].starts_with("Sample::Two has no row"));
         assert_eq!(table.clone().elsewhere(&["Two"]).complaints(), [""; 0]);
         let table = table.elsewhere(&["Two", "Three"]);
-        assert_eq!(table.complaints(), ["Sample has no variant Three"]);
+        assert_eq!(table.complaints(), ["\"Samples\" has a row of no variant: Three"]);
     }
 
     #[test]

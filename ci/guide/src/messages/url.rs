@@ -20,6 +20,7 @@ pub(super) fn tables() -> Vec<Table> {
         UrlError::AtBehindQuestionMark,
         UrlError::NoTarget,
         UrlError::PortalOnly,
+        UrlError::NoUnit,
         UrlError::Lun("one".to_owned()),
         UrlError::Trailing(text()),
         UrlError::NoUser,
@@ -35,8 +36,8 @@ pub(super) fn tables() -> Vec<Table> {
         UrlError::Encoding("target name"),
     ];
     let row = |error: UrlError| {
-        let advice = error.advice().map(|advice| words(advice, &Error::Closed));
-        Row::new(&error, advice)
+        let all = Error::from(error.clone());
+        Row::new(&error, error.advice().map(|advice| words(advice, &all)))
     };
     let rows = errors.into_iter().chain(portal).chain(target).map(row).collect();
     vec![Table::new("URLs", ("UrlError", SOURCE), rows)]

@@ -3,7 +3,7 @@
 use std::io;
 
 use iscsi_examples_common::sentence::words;
-use iscsi_initiator::Error as UnitError;
+use iscsi_initiator::{Error as UnitError, samples};
 use iscsi_volume::Error;
 use iscsi_volume::md::SuperblockError;
 
@@ -40,7 +40,7 @@ fn volumes() -> Vec<Row> {
         Error::DataOffset { member: member(), block_size: 4096, data_offset: 512 },
         Error::TooSmall { member: member(), capacity: 1 << 20, needed: 1 << 30 },
         Error::Description("chunk is missing".to_owned()),
-        Error::Unit { member: member(), cause: UnitError::Closed.into() },
+        Error::Unit { member: member(), cause: samples::closed().into() },
         Error::Nameless { member: member() },
         Error::OtherUnit { member: member(), found: name("0a1"), expected: name("0b2") },
         Error::WrongOrder { member: member(), found: name("0a1"), other: 0 },

@@ -20,7 +20,7 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 ///
 /// The disk logs out when its last handle and its last [`DiskStream`](super::DiskStream) are
 /// dropped. That drop waits for the logout, for at most two seconds. In an async task, every method
-/// that blocks returns [`Error::InsideRuntime`].
+/// that blocks returns an error of the kind [`InvalidInput`](crate::ErrorKind::InvalidInput).
 #[doc(alias("LUN", "block device"))]
 #[derive(Clone, Debug)]
 pub struct Disk {

@@ -23,8 +23,8 @@ impl Initiator {
     /// Makes an initiator with this name and the default [`Options`].
     ///
     /// # Errors
-    /// As [`crate::Initiator::new`]; [`Error::RuntimeNotStarted`] when the system has no thread or
-    /// file for the runtime.
+    /// As [`crate::Initiator::new`]; if the system has no thread or file for the
+    /// runtime.
     pub fn new(name: &str) -> Result<Self, Error> {
         Self::over(crate::Initiator::new(name)?)
     }
@@ -67,7 +67,7 @@ impl Initiator {
     /// Opens the disk that a URL names, as [`crate::Initiator::disk`].
     ///
     /// # Errors
-    /// As [`crate::Initiator::disk`]; [`Error::InsideRuntime`] in an async task.
+    /// As [`crate::Initiator::disk`]; [`InvalidInput`](crate::ErrorKind::InvalidInput) in an async task.
     pub fn disk<U>(&self, url: U) -> Result<Disk, Error>
     where
         U: TryInto<Url>,
@@ -80,7 +80,7 @@ impl Initiator {
     /// Lists the targets that the portal of a URL offers, as [`crate::Initiator::discover`].
     ///
     /// # Errors
-    /// As [`crate::Initiator::discover`]; [`Error::InsideRuntime`] in an async task.
+    /// As [`crate::Initiator::discover`]; [`InvalidInput`](crate::ErrorKind::InvalidInput) in an async task.
     #[doc(alias("SendTargets", "discovery", "sendtargets"))]
     pub fn discover<U>(&self, url: U) -> Result<Vec<DiscoveredTarget>, Error>
     where
@@ -94,7 +94,7 @@ impl Initiator {
     /// no blocking method, and many concurrent requests from one thread.
     ///
     /// # Errors
-    /// [`Error::InsideRuntime`] in an async task.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) in an async task.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         self.runtime.block_on(future)
     }

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::coop;
 
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 
 /// A runtime that lives until it is dropped.
 pub(super) struct Runtime {
@@ -40,10 +40,11 @@ impl Runtime {
             // A lookup of a name may last; nobody waits for it any more.
             runtime.shutdown_background();
         };
-        let failed = |error: std::io::Error| Error::RuntimeNotStarted(error.to_string());
+        let failed =
+            |error: std::io::Error| Error::from(CallerCause::RuntimeNotStarted(error.to_string()));
         let thread = thread::Builder::new().name("iscsi-initiator".to_owned());
         let thread = thread.spawn(run).map_err(failed)?;
-        let handle = told.recv().map_err(|_| Error::Closed)?.map_err(failed)?;
+        let handle = told.recv().map_err(|_| Error::closed())?.map_err(failed)?;
         Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -51,7 +52,7 @@ impl Runtime {
     /// run on the runtime's thread.
     ///
     /// # Errors
-    /// [`Error::InsideRuntime`] in an async task; [`Error::NoRuntime`] at the end of the thread that
+    /// [`CallerCause::InsideRuntime`] in an async task; [`CallerCause::NoRuntime`] at the end of the thread that
     /// calls, when its thread-local variables are gone.
     pub(super) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         check_may_block()?;
@@ -121,8 +122,8 @@ impl Wake for Parked {
 /// Whether the calling thread may be stopped.
 fn check_may_block() -> Result<(), Error> {
     match Handle::try_current() {
-        Ok(_) if is_in_async_task() => Err(Error::InsideRuntime),
-        Err(error) if error.is_thread_local_destroyed() => Err(Error::NoRuntime),
+        Ok(_) if is_in_async_task() => Err(CallerCause::InsideRuntime.into()),
+        Err(error) if error.is_thread_local_destroyed() => Err(CallerCause::NoRuntime.into()),
         Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::driver::io::{Network, Socket};
 use crate::driver::measure::tuner::Tuner;
 use crate::driver::referral::Referral;
-use crate::error::ConnectError;
+use crate::error::LinkCause;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
 use crate::url::portal_name;
 
@@ -21,7 +21,7 @@ use crate::url::portal_name;
 pub(crate) type Connected = (Box<dyn Socket>, Tuner);
 
 /// A connection that is being opened.
-pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Connected, ConnectError>> + Send>>;
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Connected, LinkCause>> + Send>>;
 
 /// How connections are opened.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Connector {
         self,
         portal: TargetAddress,
         referral: Option<Referral>,
-    ) -> Result<Connected, ConnectError> {
+    ) -> Result<Connected, LinkCause> {
         let deadline = Instant::now() + self.limit;
         let mut addresses = self.resolve(&portal, deadline).await?;
         if let Some(referral) = referral {
@@ -94,22 +94,22 @@ impl Connector {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| ConnectError::TimedOut { portal: portal_name(&portal) }))
+        Err(last.unwrap_or_else(|| LinkCause::TimedOut { portal: portal_name(&portal) }))
     }
 
     async fn connect_to(
         &self,
         address: SocketAddr,
         deadline: Instant,
-    ) -> Result<Connected, ConnectError> {
-        let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
+    ) -> Result<Connected, LinkCause> {
+        let timed_out = || LinkCause::TimedOut { portal: address.to_string() };
         let failed = |error: io::Error| {
             if error.kind() == io::ErrorKind::ConnectionRefused {
-                ConnectError::Refused { address }
+                LinkCause::Refused { address }
             } else if error.kind() == io::ErrorKind::TimedOut {
                 timed_out()
             } else {
-                ConnectError::Failed { address, reason: error.to_string() }
+                LinkCause::Failed { address, reason: error.to_string() }
             }
         };
         match timeout_at(deadline, self.set_up(address)).await {
@@ -137,7 +137,7 @@ impl Connector {
         &self,
         portal: &TargetAddress,
         deadline: Instant,
-    ) -> Result<Vec<SocketAddr>, ConnectError> {
+    ) -> Result<Vec<SocketAddr>, LinkCause> {
         let host = portal.host.clone();
         let reason = match timeout_at(deadline, self.network.resolve(portal)).await {
             Ok(Ok(addresses)) if addresses.is_empty() => "no address".to_owned(),
@@ -145,13 +145,13 @@ impl Connector {
             Ok(Err(error)) => error.to_string(),
             Err(_) => {
                 let reason = "no answer in time".to_owned();
-                return Err(ConnectError::NameService { host, reason });
+                return Err(LinkCause::NameService { host, reason });
             }
         };
         Err(if is_try_again(&reason) {
-            ConnectError::NameService { host, reason }
+            LinkCause::NameService { host, reason }
         } else {
-            ConnectError::HostUnknown { host, reason }
+            LinkCause::HostUnknown { host, reason }
         })
     }
 }

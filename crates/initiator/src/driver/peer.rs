@@ -6,7 +6,7 @@ use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_session::{SessionError, TaskError, Timer, TransportError};
 
 use crate::driver::referral::Referral;
-use crate::error::{ConnectError, Error, LoginFailure, SessionFailure};
+use crate::error::{Error, LinkCause, LoginFailure, SessionCause, SessionFailure};
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     initiator: IscsiName,
     user: Option<String>,
     reached: bool,
-    connect_error: Option<ConnectError>,
+    connect_error: Option<LinkCause>,
 }
 
 impl Peer {
@@ -87,7 +87,7 @@ impl Peer {
     }
 
     /// No TCP connection to the portal came about.
-    pub(crate) fn not_reached(&mut self, why: ConnectError) {
+    pub(crate) fn not_reached(&mut self, why: LinkCause) {
         self.connect_error = Some(why);
     }
 
@@ -96,14 +96,18 @@ impl Peer {
         if let TaskError::Session { cause, sent } = why {
             return self.explain(cause, sent);
         }
-        if why == TaskError::Closed { Error::Closed } else { Error::Task { request, cause: why } }
+        if why == TaskError::Closed {
+            Error::closed()
+        } else {
+            Error::from(SessionCause::Task { request, cause: why })
+        }
     }
 
     /// Why the session ended.
     pub(crate) fn explain(&self, cause: SessionError, may_have_executed: bool) -> Error {
         let portal = portal_name(&self.portal);
         match (cause, &self.connect_error) {
-            (SessionError::Login(cause), _) => Error::Login(Box::new(LoginFailure {
+            (SessionError::Login(cause), _) => Error::from(SessionCause::Login(LoginFailure {
                 portal,
                 target: self.target.as_ref().map(ToString::to_string),
                 initiator: self.initiator.to_string(),
@@ -111,14 +115,16 @@ impl Peer {
                 cause,
             })),
             (SessionError::Transport(TransportError::Connect(_)), Some(error)) => {
-                Error::Connect(error.clone())
+                Error::from(error.clone())
             }
             (SessionError::TimedOut(Timer::Login), _) if !self.reached => {
-                Error::Connect(ConnectError::TimedOut { portal })
+                Error::from(LinkCause::TimedOut { portal })
             }
-            (cause, _) => {
-                Error::Session(Box::new(SessionFailure { portal, cause, may_have_executed }))
-            }
+            (cause, _) => Error::from(SessionCause::Ended(SessionFailure::new(
+                portal,
+                cause,
+                may_have_executed,
+            ))),
         }
     }
 }

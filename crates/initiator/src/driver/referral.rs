@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use iscsi_pdu::TargetAddress;
 
-use crate::error::ConnectError;
+use crate::error::LinkCause;
 use crate::error::advice::Advice;
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
@@ -81,13 +81,13 @@ impl Referral {
         &self,
         portal: &TargetAddress,
         mut addresses: Vec<SocketAddr>,
-    ) -> Result<Vec<SocketAddr>, ConnectError> {
+    ) -> Result<Vec<SocketAddr>, LinkCause> {
         let refusal = addresses.iter().find_map(|address| self.refusal(address.ip()));
         addresses.retain(|address| self.refusal(address.ip()).is_none());
         match refusal {
             Some((reason, advice)) if addresses.is_empty() => {
                 let (by, portal) = (self.by, portal_name(portal));
-                Err(ConnectError::NotFollowed { by, portal, reason, advice })
+                Err(LinkCause::NotFollowed { by, portal, reason, advice })
             }
             _ => Ok(addresses),
         }

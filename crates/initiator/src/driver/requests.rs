@@ -11,7 +11,7 @@ use super::answers::Answers;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Answer, Holds, Outcome, RequestId, Submission};
 use crate::driver::shared::Shared;
-use crate::error::Error;
+use crate::error::{Error, SessionCause};
 
 /// The target is to have what is unsent once that is one in so many of the requests under way.
 const UNDER_WAY_PER_UNSENT: usize = 4;
@@ -77,7 +77,9 @@ impl Requests {
         let name = request.name();
         if holds.is_in_doubt() {
             let cause = TaskError::Withdrawn;
-            return request.into_answer().fail(Error::Task { request: name, cause });
+            return request
+                .into_answer()
+                .fail(Error::from(SessionCause::Task { request: name, cause }));
         }
         let (result, answer) = request.start(session, now.into_std());
         match result {
@@ -88,7 +90,7 @@ impl Requests {
                 self.pending.insert(itt, Pending { id, name, answer, holds });
                 self.unsent += 1;
             }
-            Err(SubmitError::Closed) => answer.fail(Error::Closed),
+            Err(SubmitError::Closed) => answer.fail(Error::closed()),
             Err(why) => answer.fail(why.into()),
         }
     }

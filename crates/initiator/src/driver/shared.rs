@@ -279,7 +279,7 @@ impl Shared {
         match self.course.phase.get() {
             SessionPhase::Ended(Err(error)) => error,
             SessionPhase::LoggingIn | SessionPhase::LoggedIn | SessionPhase::Ended(Ok(())) => {
-                Error::Closed
+                Error::closed()
             }
         }
     }
@@ -289,7 +289,7 @@ impl Shared {
         let result = |phase: &SessionPhase| match phase {
             SessionPhase::LoggingIn => None,
             SessionPhase::LoggedIn => Some(Ok(())),
-            SessionPhase::Ended(Ok(())) => Some(Err(Error::Closed)),
+            SessionPhase::Ended(Ok(())) => Some(Err(Error::closed())),
             SessionPhase::Ended(Err(error)) => Some(Err(error.clone())),
         };
         self.course.phase.find(result).await

@@ -9,7 +9,7 @@ use tracing::{Span, debug, error_span};
 use crate::driver::connector::{Connected, Opening};
 use crate::driver::io::Socket;
 use crate::driver::measure::tuner::Tuner;
-use crate::error::ConnectError;
+use crate::error::LinkCause;
 
 /// What a socket begins with.
 const ANY: usize = 1;
@@ -55,7 +55,7 @@ pub(super) struct Excerpt {
 /// What a connection is ready for.
 pub(super) enum Readiness {
     /// It stands, or could not be made.
-    Opened(Cid, Box<Result<Connected, ConnectError>>),
+    Opened(Cid, Box<Result<Connected, LinkCause>>),
     /// Bytes can move over it.
     Ready,
 }

@@ -26,6 +26,7 @@ use std::io;
 /// | [`UnitChanged`](Self::UnitChanged) | `StaleNetworkFileHandle` | |
 /// | [`ReservationConflict`](Self::ReservationConflict) | `PermissionDenied` | |
 /// | [`Preempted`](Self::Preempted) | `PermissionDenied` | |
+/// | [`StillRegistered`](Self::StillRegistered) | `ResourceBusy` | |
 /// | [`UnflushedWritesLost`](Self::UnflushedWritesLost) | `Other` | |
 /// | [`Unsettled`](Self::Unsettled) | `ResourceBusy` | |
 /// | [`Protocol`](Self::Protocol) | `InvalidData` | |
@@ -91,6 +92,9 @@ pub enum ErrorKind {
     /// no other host uses the unit, then open it again.
     #[doc(alias = "fenced")]
     Preempted,
+    /// The disk is closed, and the unit may still know its reservation key: end that registration by
+    /// [`Disk::preempt`](crate::Disk::preempt) from a disk that is opened again.
+    StillRegistered,
     /// Writes that were not flushed may be lost from the unit's cache: write them again.
     #[doc(alias = "lost write")]
     UnflushedWritesLost,
@@ -132,6 +136,7 @@ impl ErrorKind {
             | Self::UnitChanged
             | Self::ReservationConflict
             | Self::Preempted
+            | Self::StillRegistered
             | Self::UnflushedWritesLost
             | Self::Unsettled
             | Self::Protocol
@@ -151,7 +156,9 @@ impl From<ErrorKind> for io::ErrorKind {
             ErrorKind::NotFound => Self::NotFound,
             ErrorKind::Refused => Self::ConnectionRefused,
             ErrorKind::Unreachable => Self::HostUnreachable,
-            ErrorKind::Transient | ErrorKind::Unsettled => Self::ResourceBusy,
+            ErrorKind::Transient | ErrorKind::StillRegistered | ErrorKind::Unsettled => {
+                Self::ResourceBusy
+            }
             ErrorKind::ConnectionLost => Self::BrokenPipe,
             ErrorKind::MayHaveExecuted => Self::ConnectionReset,
             ErrorKind::TimedOut => Self::TimedOut,

@@ -10,28 +10,21 @@ use crate::error::kind::ErrorKind;
 
 /// A login that failed, with the names that took part in it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LoginFailure {
+pub(crate) struct LoginFailure {
     /// Portal, `host:port`.
-    pub portal: String,
+    pub(crate) portal: String,
     /// Name of the target; `None` for discovery.
-    pub target: Option<String>,
+    pub(crate) target: Option<String>,
     /// Name of the initiator.
-    pub initiator: String,
+    pub(crate) initiator: String,
     /// CHAP user, if CHAP was configured.
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Reason why the login failed.
-    pub cause: LoginError,
+    pub(crate) cause: LoginError,
 }
 
 impl LoginFailure {
-    /// A failure at a portal, of an initiator without CHAP in discovery: set the other fields where they differ.
-    pub const fn new(portal: String, initiator: String, cause: LoginError) -> Self {
-        Self { portal, target: None, initiator, user: None, cause }
-    }
-
-    /// What can be done about it.
-    pub const fn advice(&self) -> Option<Advice> {
+    pub(super) const fn advice(&self) -> Option<Advice> {
         match (self.status(), &self.user) {
             (Some((2, 1)), Some(_)) => Some(Advice::CheckCredentials),
             (Some((2, 1)), None) => Some(Advice::GiveCredentials),
@@ -63,17 +56,6 @@ impl LoginFailure {
         } else {
             None
         }
-    }
-}
-
-#[cfg(test)]
-impl crate::error::Error {
-    /// A login that the target refused with this status class and detail.
-    pub(crate) fn refused_login(class: u8, detail: u8) -> Self {
-        let (portal, initiator) = ("192.0.2.1:3260", "iqn.2026-01.org.example:host");
-        let cause = LoginError::Status(iscsi_pdu::LoginStatus { class, detail });
-        let failure = LoginFailure::new(portal.to_owned(), initiator.to_owned(), cause);
-        Self::Login(Box::new(failure))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 
+use crate::error::advice::Advice;
 use crate::error::kind::ErrorKind;
 
 /// The unit will be ready by itself, and has kept what it holds.
@@ -70,6 +71,49 @@ const fn kind_of_refusal(additional: AdditionalSense) -> ErrorKind {
         | AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST => ErrorKind::Unsupported,
         _ => ErrorKind::InvalidInput,
     }
+}
+
+/// What can be done about a status that is not an error of the command itself.
+pub(super) const fn advice_on_status(status: Status) -> Option<Advice> {
+    match status {
+        Status::RESERVATION_CONFLICT => Some(Advice::FindHolder),
+        Status::BUSY | Status::TASK_SET_FULL => Some(Advice::TryWithLess),
+        _ => None,
+    }
+}
+
+/// What can be done about a command that failed with this sense; `None` where the sense says all that is known.
+pub(super) fn advice_on_sense(command: &str, sense: &Sense) -> Option<Advice> {
+    if sense.additional == AdditionalSense::LOGICAL_UNIT_COMMUNICATION_FAILURE {
+        // LIO 6.1 answers every error of its store so, no space among them.
+        let writes = command.starts_with("WRITE") || command.starts_with("SYNCHRONIZE");
+        return Some(if writes { Advice::MakeRoomInStore } else { Advice::CheckStore });
+    }
+    Some(match kind_of_sense(sense) {
+        ErrorKind::OutOfSpace => Advice::MakeRoom,
+        ErrorKind::WriteProtected => Advice::MakeWritable,
+        ErrorKind::Medium => Advice::ReadElsewhere,
+        ErrorKind::NotFound => Advice::CheckLun,
+        ErrorKind::Transient => Advice::TryLater,
+        ErrorKind::Unreachable => Advice::UseOtherPortal,
+        ErrorKind::UnitChanged => Advice::Reopen,
+        ErrorKind::Authentication
+        | ErrorKind::Refused
+        | ErrorKind::ConnectionLost
+        | ErrorKind::MayHaveExecuted
+        | ErrorKind::TimedOut
+        | ErrorKind::Closed
+        | ErrorKind::Aborted
+        | ErrorKind::ReservationConflict
+        | ErrorKind::Preempted
+        | ErrorKind::StillRegistered
+        | ErrorKind::UnflushedWritesLost
+        | ErrorKind::Unsettled
+        | ErrorKind::Protocol
+        | ErrorKind::InvalidInput
+        | ErrorKind::Unsupported
+        | ErrorKind::Other => return None,
+    })
 }
 
 #[cfg(test)]
@@ -145,5 +189,36 @@ mod tests {
         ] {
             assert_eq!(kind_of_status(status), expected, "{status}");
         }
+    }
+
+    fn advice_of(command: &'static str, key: u8, asc: u8, ascq: u8) -> Option<Advice> {
+        let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
+        advice_on_sense(command, &Sense::decode(&bytes).unwrap())
+    }
+
+    #[test]
+    fn a_store_that_is_full_is_named_where_something_was_to_be_written() {
+        for command in ["WRITE(10)", "WRITE(16)", "WRITE SAME(16)", "SYNCHRONIZE CACHE(10)"] {
+            assert_eq!(advice_of(command, 2, 8, 0), Some(Advice::MakeRoomInStore), "{command}");
+        }
+        assert_eq!(advice_of("READ(10)", 2, 8, 0), Some(Advice::CheckStore));
+    }
+
+    #[test]
+    fn each_sense_that_leaves_something_to_do_has_its_advice() {
+        for (key, asc, ascq, advice) in [
+            (7, 0x27, 7, Advice::MakeRoom),
+            (0xd, 0, 0, Advice::MakeRoom),
+            (7, 0x27, 0, Advice::MakeWritable),
+            (3, 0x11, 0, Advice::ReadElsewhere),
+            (5, 0x25, 0, Advice::CheckLun),
+            (2, 4, 1, Advice::TryLater),
+            (2, 4, 0xb, Advice::UseOtherPortal),
+            (6, 0x2a, 9, Advice::Reopen),
+        ] {
+            let found = advice_of("WRITE(10)", key, asc, ascq);
+            assert_eq!(found, Some(advice), "{key:x}/{asc:x}/{ascq:x}");
+        }
+        assert_eq!(advice_of("WRITE(10)", 5, 0x24, 0), None);
     }
 }

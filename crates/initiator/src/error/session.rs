@@ -1,110 +1,172 @@
-//! A session that ended before its time.
+//! How sessions are made, how they end, and what becomes of the requests that they carry.
 
-use std::fmt;
-
-use iscsi_session::{SessionError, TransportError};
+use iscsi_pdu::RejectReason;
+use iscsi_pdu::keys::TextError;
+use iscsi_session::{SubmitError, TaskError};
+use thiserror::Error;
 
 use crate::error::advice::Advice;
+use crate::error::ended::{SessionFailure, advice_on_end, kind_of_end};
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
-use crate::error::login::{advice_on_login, kind_of_login};
+use crate::error::login::LoginFailure;
 
-/// A session that ended unexpectedly.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SessionFailure {
-    /// Portal, `host:port`.
-    pub portal: String,
-    /// Reason why the session ended.
-    pub cause: SessionError,
-    /// Whether the request was handed to the network, so that it may have been carried out.
-    pub may_have_executed: bool,
+/// Reason that lies with a session: its login, its end, or a task that it carried.
+#[derive(Clone, Debug, Error)]
+pub(crate) enum SessionCause {
+    /// The login failed (RFC 7143 §6.3).
+    #[error(transparent)]
+    Login(LoginFailure),
+    /// The session ended before the request did.
+    #[error(transparent)]
+    Ended(SessionFailure),
+    /// The session was logged out before the request was sent.
+    #[error("the session is closed")]
+    Closed,
+    /// The request does not fit the session.
+    #[error("{0}")]
+    Submit(#[from] SubmitError),
+    /// The request ended without a valid answer.
+    #[error("{request} failed: {cause}")]
+    Task {
+        /// Name of the command in the standard.
+        request: &'static str,
+        /// Reason for the end of the request.
+        #[source]
+        cause: TaskError,
+    },
+    /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
+    #[error("the target's list of targets makes no sense: {0}")]
+    Targets(#[from] TextError),
 }
 
-impl SessionFailure {
-    /// The end of a session with a portal.
-    pub const fn new(portal: String, cause: SessionError, may_have_executed: bool) -> Self {
-        Self { portal, cause, may_have_executed }
-    }
-
-    /// What can be done about it.
-    pub const fn advice(&self) -> Option<Advice> {
-        advice_on_end(&self.cause)
-    }
-
-    pub(super) const fn kind(&self) -> ErrorKind {
-        kind_of_end(&self.cause, self.may_have_executed)
-    }
-
-    pub(super) const fn fault(&self) -> Fault {
-        let is_damage =
-            matches!(&self.cause, SessionError::Protocol(violation) if violation.is_damage());
-        let is_lost = matches!(&self.cause, SessionError::Transport(_) | SessionError::TimedOut(_));
-        if is_damage || is_lost { Fault::Network } else { Fault::Target }
-    }
-}
-
-impl std::error::Error for SessionFailure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-impl fmt::Display for SessionFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { portal, cause, may_have_executed } = self;
-        if let SessionError::Protocol(damage) = cause
-            && damage.is_damage()
-        {
-            write!(f, "what {portal} sends comes damaged ({damage})")?;
-        } else if let SessionError::Protocol(violation) = cause {
-            write!(f, "{portal} does not speak iSCSI as it should ({violation})")?;
-        } else if let SessionError::TimedOut(timer) = cause {
-            write!(f, "{portal} did not answer in time (waiting for: {timer})")?;
-        } else if let SessionError::Transport(loss) = cause {
-            write!(f, "lost {portal}: {loss}")?;
-        } else {
-            write!(f, "the session with {portal} ended: {cause}")?;
+impl SessionCause {
+    pub(super) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Login(failure) => failure.kind(),
+            Self::Ended(failure) => failure.kind(),
+            Self::Closed => ErrorKind::Closed,
+            Self::Submit(error) => kind_of_submit(*error),
+            Self::Task { cause, .. } => kind_of_task(cause),
+            Self::Targets(_) => ErrorKind::Protocol,
         }
-        f.write_str(if *may_have_executed { "; the command may have been executed" } else { "" })
     }
-}
 
-/// What can be done about the end of a session or connection.
-pub(super) const fn advice_on_end(cause: &SessionError) -> Option<Advice> {
-    match cause {
-        SessionError::Protocol(damage) if damage.is_damage() => Some(Advice::CheckNetwork),
-        SessionError::Protocol(_) => Some(Advice::CheckListener),
-        SessionError::TimedOut(_) => Some(Advice::CheckTarget),
-        SessionError::Transport(_)
-        | SessionError::AbortRefused
-        | SessionError::DroppedByTarget { .. }
-        | SessionError::LogoutRequested => Some(Advice::Reconnect),
-        SessionError::RedirectLoop => Some(Advice::CorrectPortal),
-        SessionError::Login(cause) => advice_on_login(cause),
-        _ => None,
-    }
-}
-
-/// What the end of a session or connection is to a request.
-pub(super) const fn kind_of_end(cause: &SessionError, may_have_executed: bool) -> ErrorKind {
-    match cause {
-        SessionError::Login(cause) => kind_of_login(cause),
-        SessionError::Protocol(violation) if !violation.is_damage() => ErrorKind::Protocol,
-        // What the target would not abort has run out of time.
-        SessionError::TimedOut(_) | SessionError::AbortRefused => ErrorKind::TimedOut,
-        SessionError::Transport(TransportError::Connect(_)) | SessionError::RedirectLoop => {
-            ErrorKind::Unreachable
+    pub(super) fn fault(&self) -> Fault {
+        match self {
+            Self::Closed | Self::Submit(_) => Fault::Caller,
+            Self::Login(failure) => failure.fault(),
+            Self::Ended(failure) => failure.fault(),
+            Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => Fault::Network,
+            Self::Task { .. } if self.is_damage() => Fault::Network,
+            Self::Task { .. } | Self::Targets(_) => Fault::Target,
         }
-        SessionError::Protocol(_)
-        | SessionError::Transport(_)
-        | SessionError::DroppedByTarget { .. }
-        | SessionError::LogoutRequested => kind_of_loss(may_have_executed),
+    }
+
+    pub(super) fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Login(failure) => failure.advice(),
+            Self::Ended(failure) => failure.advice(),
+            Self::Closed | Self::Submit(SubmitError::Closed) => Some(Advice::Reconnect),
+            Self::Task { cause, .. } => advice_on_task(cause),
+            Self::Targets(_) => Some(Advice::ReportTarget),
+            Self::Submit(_) => None,
+        }
+    }
+
+    pub(super) fn may_have_executed(&self) -> bool {
+        match self {
+            Self::Ended(failure) => failure.may_have_executed,
+            Self::Task { cause, .. } => matches!(
+                cause,
+                TaskError::Aborted
+                    | TaskError::TimedOut
+                    | TaskError::TargetFailure(_)
+                    | TaskError::Session { sent: true, .. }
+                    | TaskError::ConnectionLost { sent: true, .. }
+            ),
+            Self::Login(_) | Self::Closed | Self::Submit(_) | Self::Targets(_) => false,
+        }
+    }
+
+    /// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).
+    pub(super) const fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Task {
+                cause: TaskError::DataDigest
+                    | TaskError::Rejected { reason: RejectReason::DATA_DIGEST_ERROR, .. },
+                ..
+            }
+        )
+    }
+
+    /// The name of the command in the standard, if the error is about one.
+    pub(super) const fn command(&self) -> Option<&'static str> {
+        if let Self::Task { request, .. } = self { Some(*request) } else { None }
+    }
+
+    /// The portal of the login or the session that failed.
+    pub(super) fn portal(&self) -> Option<String> {
+        match self {
+            Self::Login(failure) => Some(failure.portal.clone()),
+            Self::Ended(failure) => Some(failure.portal.clone()),
+            Self::Closed | Self::Submit(_) | Self::Task { .. } | Self::Targets(_) => None,
+        }
+    }
+}
+
+const fn kind_of_submit(error: SubmitError) -> ErrorKind {
+    match error {
+        SubmitError::Full => ErrorKind::Transient,
+        SubmitError::Closed => ErrorKind::Closed,
+        SubmitError::NoTsih => ErrorKind::Unsupported,
+        SubmitError::NoConnection | SubmitError::TooLong | SubmitError::WrongSession => {
+            ErrorKind::InvalidInput
+        }
         _ => ErrorKind::Other,
     }
 }
 
-/// What a lost connection is to a request.
-pub(super) const fn kind_of_loss(may_have_executed: bool) -> ErrorKind {
-    if may_have_executed { ErrorKind::MayHaveExecuted } else { ErrorKind::ConnectionLost }
+const fn kind_of_task(cause: &TaskError) -> ErrorKind {
+    match cause {
+        TaskError::Session { cause, sent } | TaskError::ConnectionLost { cause, sent } => {
+            kind_of_end(cause, *sent)
+        }
+        TaskError::Closed => ErrorKind::Closed,
+        TaskError::Aborted => ErrorKind::Aborted,
+        TaskError::TimedOut => ErrorKind::TimedOut,
+        TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
+        // The target has given the task up, or has not seen it, so it can be sent again.
+        TaskError::DataDigest | TaskError::Withdrawn => ErrorKind::Transient,
+        TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
+        TaskError::DataMissing { .. } => ErrorKind::Protocol,
+        _ => ErrorKind::Other,
+    }
+}
+
+/// A Reject, by its reason (RFC 7143 §11.17.1).
+const fn kind_of_reject(reason: RejectReason) -> ErrorKind {
+    match reason {
+        RejectReason::COMMAND_NOT_SUPPORTED => ErrorKind::Unsupported,
+        RejectReason::IMMEDIATE_COMMAND_REJECT
+        | RejectReason::LONG_OPERATION_REJECT
+        | RejectReason::DATA_DIGEST_ERROR => ErrorKind::Transient,
+        _ => ErrorKind::Protocol,
+    }
+}
+
+/// What can be done about a task without a status.
+const fn advice_on_task(cause: &TaskError) -> Option<Advice> {
+    match cause {
+        TaskError::Session { cause, .. } | TaskError::ConnectionLost { cause, .. } => {
+            advice_on_end(cause)
+        }
+        TaskError::Closed => Some(Advice::Reconnect),
+        TaskError::TimedOut => Some(Advice::MoreTime),
+        TaskError::TargetFailure(_) | TaskError::Rejected { .. } => Some(Advice::ReadTargetLog),
+        TaskError::DataMissing { .. } => Some(Advice::ReportTarget),
+        TaskError::DataDigest => Some(Advice::CheckNetwork),
+        TaskError::Aborted | TaskError::Withdrawn | _ => None,
+    }
 }

@@ -1,25 +1,26 @@
 //! Every error has its kind, and the kinds agree with the rest of what an error says.
 
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::mem::discriminant;
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
+use iscsi_pdu::scsi::{DeviceType, FormatError, Lun};
 use iscsi_pdu::{IscsiName, LoginStatus, RejectReason, ServiceResponse};
 use iscsi_session::{
-    AuthenticationError, LoginError, ProtocolError, SessionError, Timer, TransportError,
+    AuthenticationError, LoginError, ProtocolError, SessionError, TaskError, Timer, TransportError,
 };
 
 use super::*;
 
 const PORTAL: &str = "192.0.2.1:3260";
 const COMMAND: &str = "WRITE (16)";
-const INITIATOR: &str = "iqn.2026-01.org.example:host";
 
 fn login(cause: LoginError) -> Error {
-    Error::Login(Box::new(LoginFailure::new(PORTAL.to_owned(), INITIATOR.to_owned(), cause)))
+    samples::login(cause, None)
 }
 
 fn refused(class: u8, detail: u8) -> Error {
@@ -27,7 +28,11 @@ fn refused(class: u8, detail: u8) -> Error {
 }
 
 fn session(cause: SessionError, may_have_executed: bool) -> Error {
-    Error::Session(Box::new(SessionFailure::new(PORTAL.to_owned(), cause, may_have_executed)))
+    Error::from(SessionCause::Ended(SessionFailure::new(
+        PORTAL.to_owned(),
+        cause,
+        may_have_executed,
+    )))
 }
 
 fn lost(may_have_executed: bool) -> Error {
@@ -35,11 +40,11 @@ fn lost(may_have_executed: bool) -> Error {
 }
 
 fn not_reopened(may_have_executed: bool, why: Error) -> Error {
-    Error::NotReopened { lost: Box::new(lost(may_have_executed)), why: Box::new(why) }
+    Error::from(Consequence::NotReopened { lost: lost(may_have_executed), why })
 }
 
 fn task(cause: TaskError) -> Error {
-    Error::Task { request: COMMAND, cause }
+    Error::from(SessionCause::Task { request: COMMAND, cause })
 }
 
 fn rejected(reason: RejectReason) -> Error {
@@ -47,12 +52,17 @@ fn rejected(reason: RejectReason) -> Error {
 }
 
 fn check(key: u8, asc: u8, ascq: u8) -> Error {
-    Error::CheckCondition { command: COMMAND, sense: sense(key, asc, ascq) }
+    Error::from(UnitCause::CheckCondition { command: COMMAND, sense: sense(key, asc, ascq) })
 }
 
-fn sense(key: u8, asc: u8, ascq: u8) -> Box<Sense> {
+fn sense(key: u8, asc: u8, ascq: u8) -> Sense {
     let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-    Box::new(Sense::decode(&bytes).unwrap())
+    Sense::decode(&bytes).unwrap()
+}
+
+fn not_followed(advice: Advice) -> Error {
+    let by = IpAddr::from([192, 0, 2, 1]);
+    LinkCause::NotFollowed { by, portal: PORTAL.to_owned(), reason: "x", advice }.into()
 }
 
 /// Errors of the way to the target, and of the login.
@@ -61,17 +71,18 @@ fn of_the_way() -> Vec<(Error, ErrorKind)> {
     let (host, reason) = ("disk.example".to_owned(), "no address".to_owned());
     let name = IscsiName::parse("host").unwrap_err();
     let authentication = |error: AuthenticationError| login(error.into());
-    let silent = ConnectError::NameService { host: host.clone(), reason: reason.clone() };
+    let silent = LinkCause::NameService { host: host.clone(), reason: reason.clone() };
     vec![
         (UrlError::PortalOnly.into(), ErrorKind::InvalidInput),
         (UrlError::Iser.into(), ErrorKind::Unsupported),
         (name.into(), ErrorKind::InvalidInput),
-        (Error::Entropy("none".to_owned()), ErrorKind::Other),
-        (ConnectError::HostUnknown { host, reason: reason.clone() }.into(), ErrorKind::NotFound),
+        (CallerCause::Entropy("none".to_owned()).into(), ErrorKind::Other),
+        (LinkCause::HostUnknown { host, reason: reason.clone() }.into(), ErrorKind::NotFound),
         (silent.into(), ErrorKind::Unreachable),
-        (ConnectError::Refused { address }.into(), ErrorKind::Refused),
-        (ConnectError::TimedOut { portal: PORTAL.to_owned() }.into(), ErrorKind::TimedOut),
-        (ConnectError::Failed { address, reason }.into(), ErrorKind::Unreachable),
+        (LinkCause::Refused { address }.into(), ErrorKind::Refused),
+        (LinkCause::TimedOut { portal: PORTAL.to_owned() }.into(), ErrorKind::TimedOut),
+        (LinkCause::Failed { address, reason }.into(), ErrorKind::Unreachable),
+        (not_followed(Advice::AllowRedirect), ErrorKind::Authentication),
         (refused(2, 0), ErrorKind::Other),
         (refused(2, 1), ErrorKind::Authentication),
         (refused(2, 2), ErrorKind::Authentication),
@@ -86,13 +97,13 @@ fn of_the_way() -> Vec<(Error, ErrorKind)> {
         (authentication(AuthenticationError::Missing("CHAP_R")), ErrorKind::Protocol),
         (login(LoginError::TooManyExchanges(32)), ErrorKind::Protocol),
         (login(LoginError::PortalGroup { expected: 1, found: 2 }), ErrorKind::UnitChanged),
-        (Error::OverlapsUnsettled { offset: 512, len: 512 }, ErrorKind::Unsettled),
-        (Error::Unsettled { why: Box::new(lost(true)) }, ErrorKind::Unsettled),
+        (UnitCause::OverlapsUnsettled { offset: 512, len: 512 }.into(), ErrorKind::Unsettled),
+        (Consequence::Unsettled { why: lost(true) }.into(), ErrorKind::Unsettled),
         (
-            Error::StillRegistered { key: ReservationKey(1), why: Box::new(refused(3, 2)) },
-            ErrorKind::Transient,
+            Consequence::StillRegistered { key: ReservationKey(1), why: refused(3, 2) }.into(),
+            ErrorKind::StillRegistered,
         ),
-        (Error::Targets(TextError::TooLong { len: 1 << 20 }), ErrorKind::Protocol),
+        (SessionCause::Targets(TextError::TooLong { len: 1 << 20 }).into(), ErrorKind::Protocol),
     ]
 }
 
@@ -103,7 +114,7 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
     let silence = || SessionError::TimedOut(Timer::NopResponse);
     let dropped = || SessionError::DroppedByTarget { time2wait: 2, time2retain: 20 };
     let connect = || SessionError::from(TransportError::Connect("no route".to_owned()));
-    let refused = || Error::from(ConnectError::Refused { address: PORTAL.parse().unwrap() });
+    let refused = || Error::from(LinkCause::Refused { address: PORTAL.parse().unwrap() });
     let connection_lost = |sent| TaskError::ConnectionLost { cause: damage(), sent };
     vec![
         (lost(false), ErrorKind::ConnectionLost),
@@ -117,8 +128,8 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
         (session(silence(), true), ErrorKind::TimedOut),
         (session(SessionError::RedirectLoop, false), ErrorKind::Unreachable),
         (session(connect(), false), ErrorKind::Unreachable),
-        (Error::Closed, ErrorKind::Closed),
-        (Error::ClassClosed, ErrorKind::Closed),
+        (Error::closed(), ErrorKind::Closed),
+        (CallerCause::ClassClosed.into(), ErrorKind::Closed),
         (SubmitError::Full.into(), ErrorKind::Transient),
         (SubmitError::Closed.into(), ErrorKind::Closed),
         (SubmitError::NoConnection.into(), ErrorKind::InvalidInput),
@@ -142,15 +153,19 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
         (not_reopened(true, refused()), ErrorKind::Refused),
         (not_reopened(true, lost(false)), ErrorKind::MayHaveExecuted),
         (not_reopened(false, lost(true)), ErrorKind::ConnectionLost),
-        (not_reopened(true, Error::Closed), ErrorKind::MayHaveExecuted),
-        (not_reopened(true, Error::CapacityChanged { before: 2, now: 1 }), ErrorKind::UnitChanged),
+        (not_reopened(true, Error::closed()), ErrorKind::MayHaveExecuted),
         (
-            Error::EndsSessions {
+            not_reopened(true, Error::from(UnitCause::CapacityChanged { before: 2, now: 1 })),
+            ErrorKind::UnitChanged,
+        ),
+        (
+            Consequence::EndsSessions {
                 command: COMMAND,
                 blocks: None,
                 times: 5,
-                cause: Box::new(lost(true)),
-            },
+                cause: lost(true),
+            }
+            .into(),
             ErrorKind::Protocol,
         ),
     ]
@@ -159,7 +174,7 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
 /// Errors of a unit, and of what was asked of it.
 fn of_a_unit() -> Vec<(Error, ErrorKind)> {
     let text = String::new;
-    let status = |status| Error::Status { command: COMMAND, status };
+    let status = |status| Error::from(UnitCause::Status { command: COMMAND, status });
     let why = FormatError::TooShort { format: "VPD page", len: 1, needed: 4 };
     let (lun, device_type) = (Lun::ZERO, DeviceType::SEQUENTIAL_ACCESS);
     vec![
@@ -167,38 +182,118 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (check(0x7, 0x27, 0x07), ErrorKind::OutOfSpace),
         (status(Status::BUSY), ErrorKind::Transient),
         (status(Status::RESERVATION_CONFLICT), ErrorKind::ReservationConflict),
-        (Error::Length { command: COMMAND, expected: 512, moved: 0 }, ErrorKind::Protocol),
-        (Error::Format { command: COMMAND, why }, ErrorKind::Protocol),
-        (Error::NoUnitNamed, ErrorKind::InvalidInput),
-        (Error::NoSuchUnit { lun, target: text() }, ErrorKind::NotFound),
-        (Error::UnitGone(lun), ErrorKind::UnitChanged),
-        (Error::NotABlockDevice { lun, device_type }, ErrorKind::InvalidInput),
-        (Error::WriteProtected(lun), ErrorKind::WriteProtected),
-        (Error::SerialNumber { expected: text(), found: text() }, ErrorKind::UnitChanged),
         (
-            Error::DifferentUnits { portal: text(), expected: text(), found: text() },
+            UnitCause::Length { command: COMMAND, expected: 512, moved: 0 }.into(),
+            ErrorKind::Protocol,
+        ),
+        (UnitCause::Format { command: COMMAND, why }.into(), ErrorKind::Protocol),
+        (UnitCause::NoSuchUnit { lun, target: text() }.into(), ErrorKind::NotFound),
+        (UnitCause::UnitGone(lun).into(), ErrorKind::UnitChanged),
+        (UnitCause::NotABlockDevice { lun, device_type }.into(), ErrorKind::InvalidInput),
+        (UnitCause::WriteProtected(lun).into(), ErrorKind::WriteProtected),
+        (
+            UnitCause::SerialNumber { expected: text(), found: text() }.into(),
             ErrorKind::UnitChanged,
         ),
         (
-            Error::UnprovenUnit { portal: text(), expected: text(), why: text() },
+            UnitCause::DifferentUnits { portal: text(), expected: text(), found: text() }.into(),
             ErrorKind::UnitChanged,
         ),
-        (Error::BlockSizeChanged { before: 512, now: 4096 }, ErrorKind::UnitChanged),
-        (Error::CapacityChanged { before: 2, now: 1 }, ErrorKind::UnitChanged),
-        (Error::MediumChanged, ErrorKind::UnitChanged),
-        (Error::OutOfRange { offset: 0, len: 2, capacity: 1 }, ErrorKind::InvalidInput),
-        (Error::NotWholeBlocks { len: 1, block_size: 512 }, ErrorKind::InvalidInput),
-        (Error::Preempted { key: ReservationKey(0xa) }, ErrorKind::Preempted),
-        (Error::StillReserved { key: ReservationKey(0xa) }, ErrorKind::ReservationConflict),
-        (Error::RegisteredByAnother { key: ReservationKey(0xb) }, ErrorKind::ReservationConflict),
-        (Error::NoReservationKey, ErrorKind::InvalidInput),
-        (Error::UnflushedWritesLost, ErrorKind::UnflushedWritesLost),
-        (Error::Unsupported("UNMAP"), ErrorKind::Unsupported),
+        (
+            UnitCause::UnprovenUnit { portal: text(), expected: text(), why: text() }.into(),
+            ErrorKind::UnitChanged,
+        ),
+        (UnitCause::BlockSizeChanged { before: 512, now: 4096 }.into(), ErrorKind::UnitChanged),
+        (UnitCause::CapacityChanged { before: 2, now: 1 }.into(), ErrorKind::UnitChanged),
+        (UnitCause::MediumChanged.into(), ErrorKind::UnitChanged),
+        (UnitCause::Preempted { key: ReservationKey(0xa) }.into(), ErrorKind::Preempted),
+        (
+            UnitCause::StillReserved { key: ReservationKey(0xa) }.into(),
+            ErrorKind::ReservationConflict,
+        ),
+        (
+            UnitCause::RegisteredByAnother { key: ReservationKey(0xb) }.into(),
+            ErrorKind::ReservationConflict,
+        ),
+        (UnitCause::UnflushedWritesLost.into(), ErrorKind::UnflushedWritesLost),
+        (UnitCause::Unsupported("UNMAP").into(), ErrorKind::Unsupported),
     ]
 }
 
 fn all() -> Vec<(Error, ErrorKind)> {
-    [of_the_way(), of_a_session(), of_a_unit()].concat()
+    [of_the_way(), of_a_session(), of_a_unit(), of_the_program()].concat()
+}
+
+/// Errors of the calling program itself.
+fn of_the_program() -> Vec<(Error, ErrorKind)> {
+    let whole = CallerCause::NotWholeBlocks { len: 1, block_size: 512 };
+    let range = CallerCause::OutOfRange { offset: 0, len: 2, capacity: 1 };
+    vec![
+        (UrlError::NoUnit.into(), ErrorKind::InvalidInput),
+        (range.into(), ErrorKind::InvalidInput),
+        (whole.into(), ErrorKind::InvalidInput),
+        (CallerCause::NoReservationKey.into(), ErrorKind::InvalidInput),
+        (CallerCause::TooManySessions.into(), ErrorKind::InvalidInput),
+        (CallerCause::NoRuntime.into(), ErrorKind::InvalidInput),
+        (CallerCause::InsideRuntime.into(), ErrorKind::InvalidInput),
+        (CallerCause::RuntimeNotStarted("none".to_owned()).into(), ErrorKind::Other),
+    ]
+}
+
+/// The owner of an error, and its variant there.
+fn variant(error: &Error) -> (&'static str, String) {
+    match error.cause() {
+        Cause::Caller(cause) => ("caller", format!("{:?}", discriminant(cause))),
+        Cause::Unit(cause) => ("unit", format!("{:?}", discriminant(cause))),
+        Cause::Session(cause) => ("session", format!("{:?}", discriminant(cause))),
+        Cause::Link(cause) => ("link", format!("{:?}", discriminant(cause))),
+        Cause::Consequence(cause) => ("consequence", format!("{:?}", discriminant(cause))),
+    }
+}
+
+#[test]
+fn an_error_is_one_pointer_and_goes_to_any_thread() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    shared::<Error>();
+    assert_eq!(size_of::<Error>(), size_of::<usize>());
+    assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
+}
+
+/// The layer below can be asked for its own words.
+#[test]
+fn the_source_is_the_error_of_the_layer_below() {
+    fn source<T: std::error::Error + 'static>(error: &Error) -> &T {
+        error.source().unwrap().downcast_ref().unwrap()
+    }
+    assert_eq!(source::<UrlError>(&UrlError::NoHost.into()), &UrlError::NoHost);
+    assert_eq!(source::<TaskError>(&task(TaskError::Aborted)), &TaskError::Aborted);
+    assert_eq!(source::<SubmitError>(&SubmitError::Full.into()), &SubmitError::Full);
+    assert!(matches!(source::<LoginError>(&refused(2, 1)), LoginError::Status(_)));
+    assert!(matches!(source::<SessionError>(&lost(true)), SessionError::Transport(_)));
+    let outage = not_reopened(true, refused(3, 1));
+    assert_eq!(source::<Error>(&outage).kind(), ErrorKind::Transient);
+    assert_eq!(outage.reconnect_error().unwrap().to_string(), refused(3, 1).to_string());
+    assert!(check(0x3, 0x11, 0).source().is_none(), "the sense data is no error");
+}
+
+#[test]
+fn an_error_says_what_it_is_about() {
+    let error = check(0x3, 0x11, 0);
+    assert_eq!((error.command(), error.status()), (Some(COMMAND), Some(Status::CHECK_CONDITION)));
+    assert_eq!(task(TaskError::Aborted).status(), None);
+    assert_eq!(not_reopened(true, lost(false)).portal().as_deref(), Some(PORTAL));
+    let target = "iscsi://192.0.2.1:3260/iqn.2026-01.org.example:disk";
+    let none = UnitCause::NoSuchUnit { lun: Lun::ZERO, target: target.to_owned() };
+    assert_eq!(not_reopened(true, none.into()).target_url(), Some(target));
+    assert!(lost(true).is_of_session() && Error::closed().is_of_session());
+    assert!(!task(TaskError::TimedOut).is_of_session());
+}
+
+/// What a program logs with `{:?}` names the variant alone.
+#[test]
+fn the_debug_text_begins_with_the_variant() {
+    assert_eq!(format!("{:?}", Error::closed()), "Closed");
+    assert_eq!(format!("{:?}", Error::from(UnitCause::Unsupported("X"))), "Unsupported(\"X\")");
 }
 
 #[test]
@@ -207,10 +302,10 @@ fn every_variant_has_its_kind() {
     for (error, kind) in &all {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
-    let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 39, "each variant has a row");
+    let variants: HashSet<_> = all.iter().map(|(error, _)| variant(error)).collect();
+    assert_eq!(variants.len(), 47, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
-    assert_eq!(kinds.len(), 22, "each kind has a row");
+    assert_eq!(kinds.len(), 23, "each kind has a row");
 }
 
 #[test]
@@ -246,12 +341,9 @@ fn an_io_error_has_a_kind_of_its_own_and_keeps_the_error() {
 /// Errors of which the variant alone does not say what can be done.
 fn with_other_advice() -> Vec<Error> {
     let text = || "x".to_owned();
-    let (by, address) = (IpAddr::from([192, 0, 2, 1]), "192.0.2.1:3260".parse().unwrap());
-    let not_followed =
-        |advice| ConnectError::NotFollowed { by, portal: text(), reason: "x", advice };
-    let mut with_user =
-        LoginFailure::new(text(), text(), LoginError::Status(LoginStatus::AUTHENTICATION_FAILURE));
-    with_user.user = Some(text());
+    let address = "192.0.2.1:3260".parse().unwrap();
+    let with_user =
+        samples::login(LoginError::Status(LoginStatus::AUTHENTICATION_FAILURE), Some("x"));
     let urls = [
         UrlError::NoHost,
         UrlError::Portal(iscsi_pdu::TargetAddress::parse("[").unwrap_err()),
@@ -270,12 +362,11 @@ fn with_other_advice() -> Vec<Error> {
     ];
     let mut errors: Vec<Error> = urls.map(Error::from).into();
     errors.extend(
-        [Advice::NamePortal, Advice::AllowRedirect, Advice::CorrectPortal]
-            .map(|advice| not_followed(advice).into()),
+        [Advice::NamePortal, Advice::AllowRedirect, Advice::CorrectPortal].map(not_followed),
     );
     errors.extend([
-        ConnectError::Refused { address }.into(),
-        Error::Login(Box::new(with_user)),
+        LinkCause::Refused { address }.into(),
+        with_user,
         login(AuthenticationError::MethodRefused.into()),
         login(AuthenticationError::AlgorithmRefused.into()),
         login(AuthenticationError::UserName.into()),
@@ -289,10 +380,13 @@ fn with_other_advice() -> Vec<Error> {
         check(0x2, 0x04, 0x01),
         check(0x2, 0x04, 0x0b),
         check(0x6, 0x2a, 0x09),
-        Error::CheckCondition { command: "READ (16)", sense: sense(0x2, 0x08, 0x00) },
-        Error::TooManySessions,
-        Error::NoRuntime,
-        Error::InsideRuntime,
+        Error::from(UnitCause::CheckCondition {
+            command: "READ (16)",
+            sense: sense(0x2, 0x08, 0x00),
+        }),
+        Error::from(CallerCause::TooManySessions),
+        Error::from(CallerCause::NoRuntime),
+        Error::from(CallerCause::InsideRuntime),
     ]);
     errors
 }

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{Consequence, Error, UnitCause};
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
 use crate::state::loss_cursor::SeenLosses;
@@ -154,7 +154,7 @@ impl Disk {
     /// the beginning is in the [profile](Self::profile).
     ///
     /// A unit that has grown can be used up to its new end as soon as it has reported the change. A request that ends
-    /// beyond the end of a unit that has shrunk fails with [`Error::CapacityChanged`].
+    /// beyond the end of a unit that has shrunk fails with [`UnitChanged`](crate::ErrorKind::UnitChanged).
     #[doc(alias = "resize")]
     pub fn capacity(&self) -> u64 {
         self.unit.state().known().size()
@@ -199,13 +199,23 @@ impl Disk {
         self.profile.write_protected
     }
 
+    /// Fails if the unit is write protected, as a write does.
+    ///
+    /// # Errors
+    /// [`WriteProtected`](crate::ErrorKind::WriteProtected).
+    pub fn check_writable(&self) -> Result<(), Error> {
+        let lun = self.unit.lun();
+        if self.is_write_protected() { Err(UnitCause::WriteProtected(lun).into()) } else { Ok(()) }
+    }
+
     /// Writes data from `offset` on: `Bytes`, or a list of `Bytes` of any lengths. The pages are shared, not copied.
     ///
     /// When this returns, the unit has the data, perhaps in a cache that a power failure empties: see
     /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as [`LogicalUnit::write`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond the disk, [`WriteProtected`](crate::ErrorKind::WriteProtected),
+    /// [`Unsettled`](crate::ErrorKind::Unsettled) where a lost session was writing, or as [`LogicalUnit::write`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
         self.write_payload(offset, data.into()).await
     }
@@ -246,9 +256,9 @@ impl Disk {
     /// place of this one.
     ///
     /// # Errors
-    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is another unit. [`Error::MediumChanged`] if it
-    /// may have another medium. [`Error::UnprovenUnit`] if the unit does not report its name within
-    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Otherwise as [`LogicalUnit::read`].
+    /// [`UnitChanged`](crate::ErrorKind::UnitChanged) if it is another unit, may have another medium, or does not report
+    /// its name within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); otherwise as
+    /// [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.confirm().await
     }
@@ -324,9 +334,9 @@ impl Disk {
     /// background as long as its runtime runs. Only this method proves that it succeeded.
     ///
     /// # Errors
-    /// [`Error::Unsettled`] if the target may still carry out a write of a lost session; [`Error::StillRegistered`]
-    /// if the unit may still know the [key](crate::Options::with_reservation_key) of the disk; otherwise the reason why a
-    /// session ended, if not by this logout.
+    /// [`Unsettled`](crate::ErrorKind::Unsettled) if the target may still carry out a write of a lost session;
+    /// [`StillRegistered`](crate::ErrorKind::StillRegistered) if the unit may still know the key of the disk; otherwise
+    /// the reason why a session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
         self.end_sessions().await
@@ -335,7 +345,7 @@ impl Disk {
     fn end_sessions(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let sessions = self.sessions();
-            self.paths.end(&Error::Closed);
+            self.paths.end(&Error::closed());
             if let Some(result) = self.paths.closed().await {
                 return result;
             }
@@ -347,7 +357,7 @@ impl Disk {
             let fencing = self.unit.state().membership.fencing();
             let ended = logouts.and(result);
             let result = match fencing.filter(|fencing| fencing.may_be_left()) {
-                Some(left) => Err(left.left_because(ended.err().unwrap_or(Error::Closed))),
+                Some(left) => Err(left.left_because(ended.err().unwrap_or_else(Error::closed))),
                 None => ended,
             };
             if self.is_settled() {
@@ -357,7 +367,7 @@ impl Disk {
                 Ok(()) => self.paths.ended().await,
                 Err(why) => why,
             };
-            Err(Error::Unsettled { why: Box::new(why) })
+            Err(Consequence::Unsettled { why }.into())
         })
     }
 
@@ -529,19 +539,12 @@ impl Disk {
                     Ok(guard) => return Ok(guard),
                     Err(_) if locks.is_unsettled(&range) => {
                         let (offset, len) = (range.start, range.end - range.start);
-                        return Err(Error::OverlapsUnsettled { offset, len });
+                        return Err(UnitCause::OverlapsUnsettled { offset, len }.into());
                     }
                     Err(_) => {}
                 }
             }
         })
-    }
-
-    fn check_writable(&self) -> Result<(), Error> {
-        if self.profile.write_protected {
-            return Err(Error::WriteProtected(self.unit.lun()));
-        }
-        Ok(())
     }
 
     /// The smallest range of whole blocks around a range of bytes; `None` if that is empty.

@@ -82,8 +82,8 @@ impl Initiator {
     /// Dropping the future cancels the login.
     ///
     /// # Errors
-    /// [`Error::Url`], [`Error::Connect`], [`Error::Login`], or [`Error::Session`] when the target
-    /// breaks the protocol or does not answer; [`Error::NoRuntime`] outside of a tokio runtime.
+    /// If the URL is wrong, no connection is made, or the target refuses the login, breaks the protocol or does not
+    /// answer; outside of a tokio runtime.
     #[doc(alias = "login")]
     pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
     where
@@ -106,8 +106,8 @@ impl Initiator {
     /// failover](crate#retry-reconnect-and-failover).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect) and [`Session::disk_without_reconnect`]; [`Error::DifferentUnits`] when the
-    /// portals lead to different units.
+    /// As [`connect`](Self::connect) and [`Session::disk_without_reconnect`]; [`UnitChanged`](crate::ErrorKind::UnitChanged) if
+    /// the portals lead to different units.
     #[doc(alias("open", "LUN", "multipath"))]
     pub async fn disk<U>(&self, url: U) -> Result<Disk, Error>
     where

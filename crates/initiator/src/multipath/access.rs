@@ -24,23 +24,24 @@ mod tests {
     use iscsi_pdu::scsi::{AccessState, Sense, Status};
 
     use super::*;
+    use crate::error::UnitCause;
 
     #[test]
     fn an_error_says_whether_another_question_is_of_use() {
         let check = |response, key, asc, ascq| {
             let bytes = [response, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-            let sense = Box::new(Sense::decode(&bytes).unwrap());
-            Error::CheckCondition { command: "REPORT TARGET PORT GROUPS", sense }
+            let sense = Sense::decode(&bytes).unwrap();
+            Error::from(UnitCause::CheckCondition { command: "REPORT TARGET PORT GROUPS", sense })
         };
         let offline = Access { state: AccessState::Offline, preferred: false };
-        let busy = Error::Status { command: "INQUIRY", status: Status::BUSY };
+        let busy = Error::from(UnitCause::Status { command: "INQUIRY", status: Status::BUSY });
         for (error, expected) in [
             (check(0x70, 0x5, 0x20, 0x00), NoAnswer::Unknown),
             (check(0x71, 0x5, 0x20, 0x00), NoAnswer::MayPass),
             (check(0x70, 0x2, 0x04, 0x12), NoAnswer::Refused(offline)),
             (check(0x70, 0x2, 0x04, 0x01), NoAnswer::MayPass),
             (busy, NoAnswer::MayPass),
-            (Error::Closed, NoAnswer::SessionEnded),
+            (Error::closed(), NoAnswer::SessionEnded),
         ] {
             assert_eq!(no_answer(&error), expected, "{error}");
         }

@@ -11,7 +11,7 @@ use iscsi_pdu::Isid;
 use tokio::time::sleep_until;
 use tracing::Instrument;
 
-use crate::error::Error;
+use crate::error::{Consequence, Error};
 use crate::multipath::dispatch::now;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
@@ -38,7 +38,7 @@ impl Supervisor {
     /// key of the disk any more.
     ///
     /// # Errors
-    /// [`Error::Unsettled`], [`Error::StillRegistered`], or why a session ended, if not by the logout.
+    /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or why a session ended, if not by the logout.
     pub(super) async fn close(
         &mut self,
         remains: Remains,
@@ -78,11 +78,11 @@ impl Supervisor {
         }
         let Closing { failure, refusal, .. } = closing;
         if let Some(why) = self.losses.unsettled.take() {
-            return Err(Error::Unsettled { why: Box::new(why) });
+            return Err(Consequence::Unsettled { why }.into());
         }
         if let Some(fencing) = fencing.filter(|it| it.may_be_left()) {
             let why = refusal.or(failure).or_else(|| self.review.refusal.clone());
-            return Err(fencing.left_because(why.unwrap_or(Error::Closed)));
+            return Err(fencing.left_because(why.unwrap_or_else(Error::closed)));
         }
         failure.map_or(Ok(()), Err)
     }
@@ -136,7 +136,7 @@ impl Supervisor {
     /// Sessions that are gone, and still registered, reconnect to end that.
     fn end_registrations(&mut self) {
         for path in std::mem::take(&mut self.losses.still_registered) {
-            self.reopen(Lost::new(path, Error::Closed));
+            self.reopen(Lost::new(path, Error::closed()));
         }
     }
 

@@ -298,7 +298,7 @@ impl<'a> Execution<'a> {
         }
         let failure = match (result, self.answer) {
             (Ok(_), Some(answer)) => return Ok(answer),
-            (Ok(_), None) => return Err(Error::Closed),
+            (Ok(_), None) => return Err(Error::closed()),
             (Err(failure), _) => failure,
         };
         let has_met_reservation = matches!(failure, Failure::Reservation(_));

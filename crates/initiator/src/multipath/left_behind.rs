@@ -12,7 +12,7 @@ use iscsi_pdu::{IscsiName, Isid, TargetAddress};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::multipath::reopen::Opener;
 use crate::state::budget::Budget;
 use crate::state::isids::Isids;
@@ -241,7 +241,8 @@ impl Opener {
         if ends_others {
             return Ok(group);
         }
-        let why = Error::Unsupported("ending sessions by a login (they have no TSIH)");
+        let why =
+            Error::from(UnitCause::Unsupported("ending sessions by a login (they have no TSIH)"));
         Err(io::Error::new(ErrorKind::Unsupported, why))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Consequence, Error};
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::NotOpened;
 use crate::multipath::reinstatement::Lost;
@@ -37,7 +37,7 @@ impl Supervisor {
 
     /// No session has come back for as long as requests wait: they fail, and it is tried on.
     pub(super) fn outlast(&mut self, paths: &Paths, lost: Lost, why: Error) {
-        let error = Error::NotReopened { lost: Box::new(lost.why().clone()), why: Box::new(why) };
+        let error = Error::from(Consequence::NotReopened { lost: lost.why().clone(), why });
         // What was lost later is waited for as long; the last pause is not begun.
         let patience = lost.path().unit.session().policy().patience;
         if paths.refuse(&error, patience.saturating_sub(self.max_pause())) {

@@ -28,7 +28,7 @@ impl Opener {
     /// Why the portals are not known.
     pub(crate) async fn discover(&self) -> Result<Vec<TargetAddress>, Error> {
         let Some(target) = &self.url.target else { return Ok(Vec::new()) };
-        let mut failure = Error::Closed;
+        let mut failure = Error::closed();
         let mut questions = JoinSet::new();
         let mut portals = 0..self.portals.len();
         loop {

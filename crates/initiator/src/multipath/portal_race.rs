@@ -113,7 +113,7 @@ mod tests {
         let mut race = PortalRace::new(HEAD_START);
         race.add(&[0, 1, 2], |portal| async move {
             sleep(answers[portal]).await;
-            if answers[portal].as_millis() % 2 == 1 { Err(Error::Closed) } else { Ok(portal) }
+            if answers[portal].as_millis() % 2 == 1 { Err(Error::closed()) } else { Ok(portal) }
         });
         race
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::error::Error;
+use crate::error::{Consequence, Error};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
@@ -41,9 +41,9 @@ impl Supervisor {
         self.note_of(&lost, note);
         self.review.refusal = Some(why.clone());
         if paths.open().is_empty() && self.losses.reconnecting.is_empty() {
-            let end = Box::new(lost.why().clone());
+            let end = lost.why().clone();
             self.settlement_ended(lost, Err(why.clone()));
-            paths.end(&Error::NotReopened { lost: end, why: Box::new(why) });
+            paths.end(&Error::from(Consequence::NotReopened { lost: end, why }));
         } else {
             self.settle_otherwise(lost);
         }

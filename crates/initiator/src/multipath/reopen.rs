@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::driver::connector::Connected;
 use crate::driver::referral::Referral;
-use crate::error::Error;
+use crate::error::{Cause, Error, SessionCause, UnitCause};
 use crate::multipath::dispatch::now;
 use crate::multipath::event::NotOpened;
 use crate::multipath::path::Path;
@@ -106,7 +106,7 @@ impl Opener {
                 }
             }
         }
-        Err(failure.map_or(Error::Closed, |(_, error)| error))
+        Err(failure.map_or_else(Error::closed, |(_, error)| error))
     }
 
     pub(crate) fn pass_over(&self, portal: usize, error: &Error) {
@@ -343,7 +343,7 @@ impl Opener {
             }
             first.get_or_insert((portal, error));
         }
-        Err(first.map_or(Error::Closed, |(_, error)| error))
+        Err(first.map_or_else(Error::closed, |(_, error)| error))
     }
 
     async fn reopen_at(
@@ -514,8 +514,8 @@ impl Opener {
 }
 
 /// A unit without a name of its own is not known again where it has another size.
-const fn check_size(before: u64, now: u64) -> Result<(), Error> {
-    if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
+fn check_size(before: u64, now: u64) -> Result<(), Error> {
+    if now == before { Ok(()) } else { Err(UnitCause::CapacityChanged { before, now }.into()) }
 }
 
 async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
@@ -524,7 +524,7 @@ async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
 
 /// Whether a further session may be had at another portal.
 fn leads_on(error: &Error) -> bool {
-    matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. })
+    matches!(error.cause(), Cause::Link(_) | Cause::Unit(UnitCause::UnprovenUnit { .. }))
         || error.is_refused_login() && !error.is_of_credentials()
         || error.refusing_port().is_some()
 }
@@ -532,14 +532,17 @@ fn leads_on(error: &Error) -> bool {
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses
 /// it for good goes on to.
 pub(super) fn may_pass(error: &Error) -> bool {
-    if let Error::Session(failure) = error {
+    if let Cause::Session(SessionCause::Ended(failure)) = error.cause() {
         let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
         return is_silent || matches!(failure.cause, SessionError::Transport(_));
     }
-    let is_of_unit = matches!(error, Error::UnprovenUnit { .. } | Error::UnitGone(_));
+    let is_of_unit = matches!(
+        error.cause(),
+        Cause::Unit(UnitCause::UnprovenUnit { .. } | UnitCause::UnitGone(_))
+    );
     is_of_unit
         || error.refusing_port().is_some()
-        || matches!(error, Error::Connect(_))
+        || matches!(error.cause(), Cause::Link(_))
         || error.is_targets_at_login()
 }
 
@@ -550,12 +553,12 @@ mod tests {
     /// RFC 7143 §11.13.5: what a lost session is tried again for costs no further session for good.
     #[test]
     fn what_may_pass_for_one_may_pass_for_a_further_one() {
-        let refused = Error::refused_login;
-        let unproven = Error::UnprovenUnit {
+        let refused = crate::error::samples::refused_login;
+        let unproven = Error::from(UnitCause::UnprovenUnit {
             portal: "192.0.2.1:3260".to_owned(),
             expected: "serial number 1".to_owned(),
             why: "the unit there does not say that name".to_owned(),
-        };
+        });
         for error in [refused(3, 1), refused(3, 2), unproven] {
             assert!(may_pass(&error), "{error}");
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iscsi_multipath::requests::{Failure, Report as Reported};
 
-use crate::error::{Error, of_blocks};
+use crate::error::{Consequence, Error, of_blocks};
 use crate::multipath::report::{Report, Wait};
 use crate::unit::retry::answer_of;
 
@@ -76,7 +76,7 @@ impl RequestReport {
             }
             Failure::EndsSessions { times, cause } => {
                 let (command, blocks) = (self.command, self.blocks.clone());
-                Error::EndsSessions { command, blocks, times, cause: Box::new(cause) }
+                Error::from(Consequence::EndsSessions { command, blocks, times, cause })
             }
             Failure::NotRetried { lost, why } => why.after_loss(lost),
         }
@@ -89,10 +89,10 @@ mod tests {
     use iscsi_session::{SessionError, TransportError};
 
     use super::*;
-    use crate::error::SessionFailure;
+    use crate::error::{SessionCause, SessionFailure, UnitCause};
 
     fn lost() -> Error {
-        Error::Session(Box::new(SessionFailure {
+        Error::from(SessionCause::Ended(SessionFailure {
             portal: "192.0.2.1:3260".to_owned(),
             cause: SessionError::Transport(TransportError::Closed),
             may_have_executed: true,
@@ -108,7 +108,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_for_the_unit_shows_with_its_limit_while_it_lasts() {
         let (report, mut request) = request();
-        let busy = || Error::Status { command: "READ (16)", status: Status::BUSY };
+        let busy = || Error::from(UnitCause::Status { command: "READ (16)", status: Status::BUSY });
         for limit in [5, 300].map(Duration::from_secs) {
             request.apply(Reported::Held(busy(), limit));
             let waits = report.get().waits;
@@ -151,7 +151,7 @@ mod tests {
         request.apply(Reported::SentAlone);
         request.apply(Reported::Held(lost(), Duration::from_secs(1)));
         assert_eq!(report.get().waits.len(), 2);
-        let busy = Error::Status { command: "READ (16)", status: Status::BUSY };
+        let busy = Error::from(UnitCause::Status { command: "READ (16)", status: Status::BUSY });
         request.apply(Reported::Held(busy, Duration::from_secs(1)));
         assert_eq!(report.get().waits.len(), 1);
     }

@@ -152,6 +152,6 @@ pub(crate) async fn open_as_wanted(
             None => opener.open(why, portals, expected).await.map_err(NotOpened::yet),
         }
     });
-    let opened = outcome(session).await.unwrap_or(Err(NotOpened::yet(Error::Closed)));
+    let opened = outcome(session).await.unwrap_or(Err(NotOpened::yet(Error::closed())));
     Event::Opened(open, opened)
 }

@@ -1,6 +1,6 @@
 //! What a request pays to its class before it is sent.
 
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 use crate::multipath::dispatch::Paths;
 use crate::scheduler::Charge;
 
@@ -8,9 +8,9 @@ impl Paths {
     /// Waits until the class lets so many bytes pass. Each attempt of a request pays, a second copy as well: their bytes are
     /// on the link.
     pub(super) async fn pass(&self, len: usize) -> Result<Charge, Error> {
-        let class = self.policy().class.as_ref().ok_or(Error::ClassClosed)?;
+        let class = self.policy().class.as_ref().ok_or(CallerCause::ClassClosed)?;
         let _waiting = self.in_class().join();
-        class.pass(len as u64).await.ok_or(Error::ClassClosed)
+        class.pass(len as u64).await.ok_or(Error::from(CallerCause::ClassClosed))
     }
 
     /// The longest that a request of the disk should be by its class, bytes, if that has a limit.

@@ -87,7 +87,7 @@ async fn watch(session: Session, report: Arc<Report>) -> Error {
     loop {
         tokio::select! {
             biased;
-            end = &mut closed => return end.err().unwrap_or(Error::Closed),
+            end = &mut closed => return end.err().unwrap_or_else(Error::closed),
             Some(notice) = notices.recv() => {
                 if let Notice::Busy { operation, silence, .. } = notice {
                     let busy = format!("the target is busy: {operation} for {} s", silence.as_secs());

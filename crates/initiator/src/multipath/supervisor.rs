@@ -19,7 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{Instrument, Span, error_span};
 
-use crate::error::Error;
+use crate::error::{Cause, Error, UnitCause};
 use crate::multipath::dispatch::{Paths, WeakPaths, now};
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::idle_poll::{hear_of_changes, is_quiet, next_commands};
@@ -118,7 +118,7 @@ impl Supervisor {
         {
             match event {
                 Ok(Event::Opened(_, Err(NotOpened { why, .. })))
-                    if matches!(why, Error::DifferentUnits { .. }) =>
+                    if matches!(why.cause(), Cause::Unit(UnitCause::DifferentUnits { .. })) =>
                 {
                     return Err(why);
                 }
@@ -264,7 +264,7 @@ impl Supervisor {
         event: impl FnOnce(Result<T, Error>) -> Event + Send + 'static,
     ) -> AbortHandle {
         let task = Box::pin(task);
-        let ended = async { event(outcome(task).await.unwrap_or(Err(Error::Closed))) };
+        let ended = async { event(outcome(task).await.unwrap_or(Err(Error::closed()))) };
         self.tasks.events.spawn(ended.in_current_span())
     }
 
@@ -307,7 +307,7 @@ impl Drop for Supervisor {
     /// No path that is lost comes back any more, also where the runtime is gone before the disk.
     fn drop(&mut self) {
         if let Some(paths) = self.paths.upgrade() {
-            paths.end(&Error::Closed);
+            paths.end(&Error::closed());
         }
     }
 }

@@ -12,7 +12,7 @@ pub enum OnRetryTimeout {
     /// The disk ends, with all its requests.
     #[default]
     EndDisk,
-    /// Requests fail, both those that wait and new ones ([`Error::NotReopened`](crate::Error::NotReopened)), and the disk
-    /// continues its attempts until one succeeds. A server needs this.
+    /// Requests fail, both those that wait and new ones
+    /// ([`Error::reconnect_error`](crate::Error::reconnect_error) has the reason), and the disk continues its attempts until one succeeds. A server needs this.
     FailRequests,
 }

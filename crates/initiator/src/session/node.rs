@@ -16,7 +16,7 @@ use crate::driver::io::Network;
 use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
 use crate::driver::referral::Referral;
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 use crate::options::Options;
 use crate::runtime;
 use crate::session::{Common, Session};
@@ -83,7 +83,7 @@ impl Node {
         options: Options,
     ) -> Result<Self, Error> {
         let mut drawn = [0; 3];
-        network.random(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
+        network.random(&mut drawn).map_err(|error| CallerCause::Entropy(error.to_string()))?;
         let isid = options.advanced.isid.unwrap_or(drawn);
         let user = Arc::new(());
         let inner = Inner {
@@ -312,7 +312,7 @@ impl Node {
 
     /// The key of the next session, with an ISID that no other one has.
     pub(crate) fn next_key(&self) -> Result<HeldKey, Error> {
-        self.inner.isids.hold_next().ok_or(Error::TooManySessions)
+        self.inner.isids.hold_next().ok_or_else(|| CallerCause::TooManySessions.into())
     }
 
     pub(crate) fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {

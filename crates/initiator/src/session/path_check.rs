@@ -13,7 +13,7 @@ use tracing::Instrument;
 use crate::boxed::{BoxFuture, boxed};
 use crate::driver::connector::{Reach, Segments};
 use crate::driver::referral::portal_at;
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
@@ -157,7 +157,7 @@ impl Node {
     /// Data for a ping of two full segments. They are random: what is compressed on the way would be shorter there.
     fn filling(&self, full: u32) -> Result<Bytes, Error> {
         let mut data = vec![0; 2 * full as usize];
-        self.random(&mut data).map_err(|error| Error::Entropy(error.to_string()))?;
+        self.random(&mut data).map_err(|error| CallerCause::Entropy(error.to_string()))?;
         Ok(data.into())
     }
 }

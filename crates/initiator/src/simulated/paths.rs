@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::error::Error;
+use crate::error::{Cause, Error, SessionCause};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
 use crate::options::policy::RequestPolicy;
@@ -112,7 +112,7 @@ async fn a_request_counts_while_it_is_in_flight_and_no_longer() {
     cancelled.shutdown().await;
     assert_eq!(rig.in_flight(), (4, 4 * LEN as u64));
     let first = rig.paths.open()[0].0;
-    rig.paths.lose(first, &Error::Closed);
+    rig.paths.lose(first, &Error::closed());
     assert_eq!(rig.in_flight(), (4, 4 * LEN as u64));
     kept.shutdown().await;
     assert_eq!(rig.in_flight(), (0, 0));
@@ -149,7 +149,7 @@ async fn a_retry_counts_when_its_path_is_gone() {
         sleep(Duration::from_millis(10)).await;
     }
     let busy = rig.paths.open()[0].0;
-    rig.paths.lose(busy, &Error::Closed);
+    rig.paths.lose(busy, &Error::closed());
     reading.await.unwrap().unwrap();
     assert_eq!(rig.paths.retries(), 8);
 }
@@ -160,8 +160,11 @@ async fn a_request_that_pauses_ends_with_the_paths() {
     let reading = tokio::spawn(rig.read(0));
     sleep(LONG).await;
     assert_eq!(rig.paths.report().get().waits.len(), 1);
-    rig.paths.end(&Error::Closed);
-    assert!(matches!(reading.await.unwrap(), Err(Error::Closed)));
+    rig.paths.end(&Error::closed());
+    assert!(matches!(
+        reading.await.unwrap().as_ref().map_err(Error::cause),
+        Err(Cause::Session(SessionCause::Closed))
+    ));
     assert!(rig.paths.report().get().waits.is_empty());
     let late = rig.read(0).await;
     assert!(late.is_err_and(|error| !error.may_have_executed()));
@@ -230,7 +233,7 @@ async fn the_end_waits_for_no_request_that_no_caller_polls() {
     rig.paths.close(young);
     let mut gone = pin!(rig.paths.remove(young));
     assert!(timeout(LONG, gone.as_mut()).await.is_err());
-    rig.paths.end(&Error::Closed);
+    rig.paths.end(&Error::closed());
     assert!(timeout(LONG, gone).await.is_ok_and(|path| path.is_none()));
 }
 

@@ -6,7 +6,7 @@ use iscsi_shaper::{Class, RateLimit};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::error::Error;
+use crate::error::{Advice, Error, ErrorKind};
 use crate::scheduler::{Charge, Granting, Scheduler};
 use crate::{Disk, Shaper, TrafficClass};
 
@@ -135,7 +135,7 @@ async fn what_waits_in_its_class_ends_with_the_disk() {
     let begun = Instant::now();
     disk.logout().await.unwrap();
     assert!(begun.elapsed() < ROUND_TRIP * 3);
-    assert!(matches!(write.await.unwrap(), Err(Error::Closed)));
+    assert_eq!(write.await.unwrap().as_ref().err().map(Error::kind), Some(ErrorKind::Closed));
     assert_eq!(shaper.statistics(shaper.default_class()).unwrap().waiting, 0);
 }
 
@@ -152,8 +152,14 @@ async fn what_waits_in_a_class_ends_when_that_is_closed_and_a_flush_goes_out() {
     tokio::time::sleep(ROUND_TRIP * 3).await;
     let begun = Instant::now();
     class.close();
-    assert!(matches!(waiting.await.unwrap(), Err(Error::ClassClosed)));
-    assert!(matches!(disk.read_at(0, 4096).await, Err(Error::ClassClosed)));
+    assert_eq!(
+        waiting.await.unwrap().as_ref().err().and_then(Error::advice),
+        Some(Advice::UseOtherClass)
+    );
+    assert_eq!(
+        disk.read_at(0, 4096).await.as_ref().err().and_then(Error::advice),
+        Some(Advice::UseOtherClass)
+    );
     disk.flush().await.unwrap();
     assert!(begun.elapsed() <= ROUND_TRIP * 2);
     disk.logout().await.unwrap();

@@ -122,7 +122,7 @@ impl Budget {
         let permit = (&mut place.granted).await;
         place.has_room = permit.is_ok();
         // The sender is never dropped before.
-        permit.map_err(|_| Error::Closed)
+        permit.map_err(|_| Error::closed())
     }
 
     fn queue_up(&self, bytes: usize) -> Place<'_> {

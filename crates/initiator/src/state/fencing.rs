@@ -12,7 +12,7 @@ use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::error::Error;
+use crate::error::{Consequence, Error, UnitCause};
 
 /// The lock around the [`Fencing`] of a disk, and the wait for the turn of a procedure.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl SharedFencing {
     /// The error of all requests, if another host has ended a registration.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         let is_preempted = self.is_preempted.load(Ordering::SeqCst);
-        if is_preempted { Err(Error::Preempted { key: self.key }) } else { Ok(()) }
+        if is_preempted { Err(UnitCause::Preempted { key: self.key }.into()) } else { Ok(()) }
     }
 
     /// Whether the unit may know the key by a nexus of the disk.
@@ -80,7 +80,7 @@ impl SharedFencing {
 
     /// The error of a disk that has ended, and may have left a registration for this reason.
     pub(crate) fn left_because(&self, why: Error) -> Error {
-        Error::StillRegistered { key: self.key, why: Box::new(why) }
+        Error::from(Consequence::StillRegistered { key: self.key, why })
     }
 
     fn attach(&self, nexus: PathNexus) -> PathId {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use iscsi_multipath::LossCount;
 
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::state::unit_lock::UnitLock;
 
 /// How many losses one handle has reported. Each handle of a disk reports each loss once, as Linux does for each open file that
@@ -39,12 +39,12 @@ impl LossCursor {
     /// The flush has ended well, and its caller receives the result.
     ///
     /// # Errors
-    /// [`Error::UnflushedWritesLost`] if something was lost that the handle had not reported when the flush began: so all
+    /// [`UnitCause::UnflushedWritesLost`] if something was lost that the handle had not reported when the flush began: so all
     /// flushes in progress report it.
     pub(crate) fn end(&self, seen: SeenLosses) -> Result<(), Error> {
         let losses = self.unit.lock().durability.report_losses();
         self.seen.fetch_max(losses.0, Ordering::SeqCst);
-        if seen.0 >= losses { Ok(()) } else { Err(Error::UnflushedWritesLost) }
+        if seen.0 >= losses { Ok(()) } else { Err(UnitCause::UnflushedWritesLost.into()) }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::completion::{attention_of, failure_of, sense_of};
-use crate::error::Error;
+use crate::error::{Cause, Error, SessionCause, UnitCause};
 use crate::runtime;
 use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
@@ -47,8 +47,8 @@ impl LogicalUnit {
     /// Sends a command once, without a retry.
     ///
     /// # Errors
-    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit reports one, [`Error::Task`]
-    /// when no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    /// With a [status](Error::status), and most often with [sense data](Error::sense), if the unit reports one. Without
+    /// a status if none came: [`is_of_session`](Error::is_of_session) is true if the session ended.
     #[doc(alias("CDB", "passthrough"))]
     pub async fn execute(&self, command: Command) -> Result<Completion, Error> {
         self.execute_once(command).await
@@ -161,10 +161,11 @@ impl LogicalUnit {
             };
             loop {
                 if transfer.is_cancelled() {
-                    return Err(Error::Task {
+                    return Err(SessionCause::Task {
                         request: transfer.name(),
                         cause: TaskError::Aborted,
-                    });
+                    }
+                    .into());
                 }
                 let (extent, cancellation) = (transfer.extent(), transfer.cancellation().cloned());
                 let certainty = self.certainty(transfer.cdb(), transfer.wants_proof());
@@ -300,13 +301,13 @@ impl LogicalUnit {
     fn failure_of(&self, command: &'static str, completion: &Completion) -> Error {
         let error = failure_of(command, completion);
         let is_gone = is_no_unit(&error) && self.state.profile.initialized();
-        if is_gone { Error::UnitGone(self.lun) } else { error }
+        if is_gone { Error::from(UnitCause::UnitGone(self.lun)) } else { error }
     }
 }
 
 /// Whether the command was taken back before it was sent.
-const fn is_withdrawn(error: &Error) -> bool {
-    matches!(error, Error::Task { cause: TaskError::Withdrawn, .. })
+fn is_withdrawn(error: &Error) -> bool {
+    matches!(error.cause(), Cause::Session(SessionCause::Task { cause: TaskError::Withdrawn, .. }))
 }
 
 /// Whether there is no such unit.

@@ -10,7 +10,7 @@ use iscsi_session::TaskError;
 use tokio::time::{timeout, timeout_at};
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, SessionCause, UnitCause};
 use crate::state::budget::Budget;
 use crate::state::fencing::Member;
 use crate::unit::logical_unit::LogicalUnit;
@@ -29,7 +29,7 @@ impl LogicalUnit {
     /// Registers the first session of a disk by its key, if it has one.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the unit has no persistent reservations; [`Error::Preempted`] if the session was
+    /// [`UnitCause::Unsupported`] if the unit has no persistent reservations; [`UnitCause::Preempted`] if the session was
     /// registered before, and another host has ended that; or as [`execute`](Self::execute).
     pub(crate) fn register(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
@@ -46,7 +46,7 @@ impl LogicalUnit {
     /// registered by it.
     ///
     /// # Errors
-    /// [`Error::Preempted`] if another host has ended its registration, for good; otherwise as
+    /// [`UnitCause::Preempted`] if another host has ended its registration, for good; otherwise as
     /// [`register`](Self::register).
     pub(crate) async fn join_registration(&self) -> Result<(), Error> {
         match self.member() {
@@ -64,7 +64,7 @@ impl LogicalUnit {
             return error;
         }
         match self.run(member, Goal::Prove).await {
-            Err(reason @ Error::Preempted { .. }) => reason,
+            Err(reason) if reason.kind() == ErrorKind::Preempted => reason,
             Err(reason) if reason.is_of_session() => reason,
             Err(_) | Ok(()) => error,
         }
@@ -155,7 +155,7 @@ impl LogicalUnit {
             None => answer.await,
             Some(deadline) => timeout_at(deadline.into(), answer)
                 .await
-                .unwrap_or(Err(Error::Task { request, cause: TaskError::TimedOut })),
+                .unwrap_or(Err(SessionCause::Task { request, cause: TaskError::TimedOut }.into())),
         }
     }
 }
@@ -163,28 +163,32 @@ impl LogicalUnit {
 fn end_of(answer: &Result<BytesMut, Error>) -> End<'_> {
     match answer {
         Ok(data) => End::Good(data),
-        Err(Error::CheckCondition { sense, .. }) => End::Check(sense),
-        Err(Error::Status { status, .. }) => End::Status(*status),
-        Err(_) => End::NoAnswer,
+        Err(error) => match (error.sense(), error.status()) {
+            (Some(sense), _) => End::Check(sense),
+            (None, Some(status)) => End::Status(status),
+            (None, None) => End::NoAnswer,
+        },
     }
 }
 
 /// The error of a procedure of which these questions have failed.
 fn error_of(failure: Failure, failed: Vec<(u32, Error)>, key: ReservationKey) -> Error {
     match failure {
-        Failure::Preempted => Error::Preempted { key },
-        Failure::NoReservations => Error::Unsupported(LACK),
-        Failure::NoGeneration => {
-            Error::Unsupported("a count of the changes of its registrations (PRGENERATION)")
-        }
-        Failure::Unproven => {
-            Error::Unsupported("a list of registrations with their sessions (READ FULL STATUS)")
-        }
+        Failure::Preempted => Error::from(UnitCause::Preempted { key }),
+        Failure::NoReservations => Error::from(UnitCause::Unsupported(LACK)),
+        Failure::NoGeneration => Error::from(UnitCause::Unsupported(
+            "a count of the changes of its registrations (PRGENERATION)",
+        )),
+        Failure::Unproven => Error::from(UnitCause::Unsupported(
+            "a list of registrations with their sessions (READ FULL STATUS)",
+        )),
         Failure::Question(number) => {
             let failed = failed.into_iter().find(|(of, _)| *of == number);
-            failed.map_or(Error::Closed, |(_, error)| error)
+            failed.map_or_else(Error::closed, |(_, error)| error)
         }
-        Failure::Format(why) => Error::Format { command: "PERSISTENT RESERVE IN", why },
-        Failure::GivenUp => Error::Closed,
+        Failure::Format(why) => {
+            Error::from(UnitCause::Format { command: "PERSISTENT RESERVE IN", why })
+        }
+        Failure::GivenUp => Error::closed(),
     }
 }

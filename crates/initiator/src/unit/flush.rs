@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{Error, SessionCause};
 use crate::runtime::Task;
 use crate::state::budget::{Budget, Permit};
 use crate::state::flushing::Flushing;
@@ -36,7 +36,7 @@ impl LogicalUnit {
     /// # Errors
     /// As [`execute`](Self::execute).
     ///
-    /// [`Error::UnflushedWritesLost`] when earlier writes may be lost: the unit was reset, reports
+    /// [`UnflushedWritesLost`](crate::ErrorKind::UnflushedWritesLost) if earlier writes may be lost: the unit was reset, reports
     /// later that a write has failed (a deferred error), or an earlier flush failed on the medium,
     /// even one of another disk of this initiator. If it is not certain, the error is returned.
     /// Each handle returns it once for each loss, as `fsync` does for each open file: a clone is a
@@ -100,7 +100,11 @@ impl LogicalUnit {
         transfer.set_permit(Arc::clone(&permit));
         let mut flush = Flushing::begin(&self.state).await;
         if wanted.strong_count() == 0 {
-            return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
+            return Err(SessionCause::Task {
+                request: transfer.name(),
+                cause: TaskError::Withdrawn,
+            }
+            .into());
         }
         match self.flush_and_ask(&mut transfer, patience, &permit).await {
             Ok((number, _)) => {

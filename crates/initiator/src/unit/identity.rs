@@ -4,7 +4,7 @@ use iscsi_multipath::{Mismatch, Model, Profile, UnitAddress, UnitName, Verdict};
 use iscsi_pdu::scsi::vpd::UnitSerialNumber;
 
 use crate::completion::tolerate;
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe::identification;
 use crate::url::portal_name;
@@ -59,11 +59,15 @@ impl LogicalUnit {
     /// The error of a path that must not be used any more.
     pub(crate) fn error_of(&self, verdict: Verdict) -> Error {
         match verdict {
-            Verdict::OtherUnit { expected, found } => {
-                Error::DifferentUnits { portal: self.portal_name(), expected, found }
+            Verdict::OtherUnit { expected, found } => Error::from(UnitCause::DifferentUnits {
+                portal: self.portal_name(),
+                expected,
+                found,
+            }),
+            Verdict::OtherBlockSize { before, now } => {
+                Error::from(UnitCause::BlockSizeChanged { before, now })
             }
-            Verdict::OtherBlockSize { before, now } => Error::BlockSizeChanged { before, now },
-            Verdict::OtherMedium => Error::MediumChanged,
+            Verdict::OtherMedium => Error::from(UnitCause::MediumChanged),
         }
     }
 
@@ -90,8 +94,12 @@ pub(super) fn name_within_a_session(profile: &Profile) -> UnitName {
 pub(crate) fn mismatch_error(mismatch: Mismatch, name: &UnitName, portal: String) -> Error {
     let expected = name.to_string();
     match mismatch {
-        Mismatch::Other(found) => Error::DifferentUnits { portal, expected, found },
-        Mismatch::Unproven(why) => Error::UnprovenUnit { portal, expected, why: why.to_string() },
+        Mismatch::Other(found) => {
+            Error::from(UnitCause::DifferentUnits { portal, expected, found })
+        }
+        Mismatch::Unproven(why) => {
+            Error::from(UnitCause::UnprovenUnit { portal, expected, why: why.to_string() })
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use iscsi_pdu::scsi::Lun;
 
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::session::Session;
 use crate::state::unit_state::UnitState;
 use crate::unit::logical_unit::LogicalUnit;
@@ -53,7 +53,7 @@ impl Session {
     pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
         // A target without unit 0 may answer at the well known unit alone.
         match self.report_luns_at(Lun::ZERO).await {
-            Err(Error::CheckCondition { .. }) => self.report_luns_at(Lun::REPORT_LUNS).await,
+            Err(error) if error.sense().is_some() => self.report_luns_at(Lun::REPORT_LUNS).await,
             result => result,
         }
     }
@@ -63,12 +63,12 @@ impl Session {
     /// not know a unit by the form that SAM-5 gives its number.
     ///
     /// # Errors
-    /// [`Error::NoSuchUnit`] if the target lists no such unit, or does not list its units;
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the target lists no such unit, or does not list its units;
     /// otherwise as [`report_luns`](Self::report_luns).
     pub async fn listed_unit(&self, lun: Lun) -> Result<LogicalUnit, Error> {
         let listed = match self.report_luns().await {
             // A target that lists nothing has been asked all that there is to ask.
-            Err(Error::CheckCondition { .. }) => Vec::new(),
+            Err(error) if error.sense().is_some() => Vec::new(),
             result => result?,
         };
         let is_other_form = |other: &Lun| {
@@ -78,7 +78,7 @@ impl Session {
                 && number.is_some()
                 && (other.number() == number || Some(*other) == on_bus)
         };
-        let none = || Error::NoSuchUnit { lun, target: self.target_url() };
+        let none = || Error::from(UnitCause::NoSuchUnit { lun, target: self.target_url() });
         let other = listed.into_iter().find(is_other_form).ok_or_else(none)?;
         Ok(self.logical_unit(other))
     }

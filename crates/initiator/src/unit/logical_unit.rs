@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
-    Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
-    Sense, SenseFormat, StandardInquiry, UnmapList, WriteSameFlags,
+    AdditionalSense, Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10,
+    ReadCapacity16, ReportLuns, Sense, SenseFormat, StandardInquiry, UnmapList, WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
 use iscsi_session::{Command, Payload};
 
 use crate::completion::tolerate;
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::session::Session;
 use crate::state::budget::Budget;
 use crate::state::loss_cursor::LossCursor;
@@ -130,6 +130,22 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
+    /// Returns the type, vendor and product of the unit, if the target has it (INQUIRY).
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the target has no unit by this number, or as
+    /// [`inquiry`](Self::inquiry).
+    pub async fn check_present(&self) -> Result<StandardInquiry, Error> {
+        let inquiry = match self.inquiry().await {
+            Err(error) if is_unknown(&error) => None,
+            inquiry => Some(inquiry?).filter(StandardInquiry::is_present),
+        };
+        inquiry.ok_or_else(|| {
+            let target = self.session().target_url();
+            UnitCause::NoSuchUnit { lun: self.lun(), target }.into()
+        })
+    }
+
     /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](iscsi_pdu::scsi::vpd) for
     /// decoders. A page of more than 255 bytes takes two commands; if the unit refuses the second,
     /// the first 255 bytes are returned.
@@ -204,8 +220,8 @@ impl LogicalUnit {
     /// Reads `blocks` blocks from `lba` on (READ (16), or READ (10) if the unit knows only that).
     ///
     /// # Errors
-    /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Error::Length`] when the
-    /// unit moves fewer bytes, [`Error::OutOfRange`] beyond what the unit's commands can address.
+    /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Protocol`](crate::ErrorKind::Protocol) if
+    /// the unit moves fewer bytes, [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond what the unit's commands can address.
     pub async fn read(&self, lba: u64, blocks: u32) -> Result<BytesMut, Error> {
         let capacity = &self.profile().await?.capacity;
         self.read_all(Transfer::read(capacity, lba, blocks)?).await
@@ -215,7 +231,8 @@ impl LogicalUnit {
     /// number of bytes to read. The buffer is lost when the read fails.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::NotWholeBlocks`] when the buffer ends within a block.
+    /// As [`read`](Self::read); [`InvalidInput`](crate::ErrorKind::InvalidInput) if the buffer ends within
+    /// a block.
     pub async fn read_into(&self, lba: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
         let capacity = &self.profile().await?.capacity;
         self.read_all(Transfer::read_into(capacity, lba, buffer)?).await
@@ -282,7 +299,7 @@ impl LogicalUnit {
     ) -> Result<T, Error> {
         let command = cdb.operation_name();
         let data = self.query(cdb, len).await?;
-        decode(&data).map_err(|why| Error::Format { command, why })
+        decode(&data).map_err(|why| Error::from(UnitCause::Format { command, why }))
     }
 
     /// Sends a command that changes blocks; all its data must be taken.
@@ -294,4 +311,11 @@ impl LogicalUnit {
     pub(crate) fn state(&self) -> &UnitState {
         &self.state
     }
+}
+
+/// Whether the target knows no unit by this number.
+fn is_unknown(error: &Error) -> bool {
+    error
+        .sense()
+        .is_some_and(|sense| sense.additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED)
 }

@@ -5,7 +5,7 @@ use iscsi_pdu::scsi::{
     AdditionalSense, Cdb, PortGroupsHeader, SenseKey, SetTargetPortGroups, TargetPortGroups,
 };
 
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe::port_identification;
 use crate::unit::retry::Patience;
@@ -83,7 +83,7 @@ impl LogicalUnit {
                 result => result?.data,
             };
             let groups = TargetPortGroups::decode(&data);
-            let groups = groups.map_err(|why| Error::Format { command, why })?;
+            let groups = groups.map_err(|why| UnitCause::Format { command, why })?;
             let whole = groups.allocation_length();
             if groups.is_truncated() && whole > len && whole <= MAX_LEN {
                 len = whole;

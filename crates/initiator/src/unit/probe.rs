@@ -10,15 +10,14 @@ use iscsi_pdu::scsi::vpd::{
     SupportedPages, UnitSerialNumber,
 };
 use iscsi_pdu::scsi::{
-    AdditionalSense, Cdb, DeviceType, FormatError, ModeParameters, ReadCapacity10, ReadCapacity16,
-    StandardInquiry,
+    Cdb, DeviceType, FormatError, ModeParameters, ReadCapacity10, ReadCapacity16, StandardInquiry,
 };
 
 use iscsi_session::Command;
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::completion::tolerate;
-use crate::error::Error;
+use crate::error::{Cause, Error, UnitCause};
 use crate::unit::logical_unit::LogicalUnit;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
@@ -29,7 +28,8 @@ impl LogicalUnit {
     /// remembered. All commands are sent together, so the first call takes one round trip.
     ///
     /// # Errors
-    /// [`Error::NoSuchUnit`], [`Error::NotABlockDevice`], or as [`execute`](Self::execute).
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such unit, [`InvalidInput`](crate::ErrorKind::InvalidInput) if
+    /// it is not a block device, or as [`execute`](Self::execute).
     pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
         // Boxed, since every read and write asks for the profile and hardly one has to wait for it.
         let ask = async || probe(self).await.map(Arc::new);
@@ -75,21 +75,10 @@ fn raises_doubt(error: &Error) -> bool {
 
 /// What stands behind the number: a disk, or an error that says what else.
 pub(crate) async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
-    let none = || Error::NoSuchUnit { lun: unit.lun(), target: unit.session().target_url() };
-    let inquiry = match unit.inquiry().await {
-        Err(Error::CheckCondition { sense, .. })
-            if sense.additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED =>
-        {
-            return Err(none());
-        }
-        result => result?,
-    };
-    if !inquiry.is_present() {
-        return Err(none());
-    }
+    let inquiry = unit.check_present().await?;
     let device_type = inquiry.device_type;
     if device_type != DeviceType::DIRECT_ACCESS_BLOCK {
-        return Err(Error::NotABlockDevice { lun: unit.lun(), device_type });
+        return Err(UnitCause::NotABlockDevice { lun: unit.lun(), device_type }.into());
     }
     Ok(inquiry)
 }
@@ -166,11 +155,14 @@ fn better_of(
 ) -> Result<Capacity, Error> {
     match long {
         Ok(long) => Ok(long.into()),
-        Err(
-            error @ (Error::CheckCondition { .. } | Error::Status { .. } | Error::Format { .. }),
-        ) => short_capacity(short?).ok_or(error),
+        Err(error) if is_refusal(&error) => short_capacity(short?).ok_or(error),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the unit refuses the command, or answers it with what is none.
+fn is_refusal(error: &Error) -> bool {
+    error.status().is_some() || matches!(error.cause(), Cause::Unit(UnitCause::Format { .. }))
 }
 
 /// What the unit says of its medium, and of its cache.
@@ -198,14 +190,14 @@ mod tests {
     #[test]
     fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
         let refusals = || {
-            let sense = |bytes: &[u8]| Box::new(Sense::decode(bytes).unwrap());
+            let sense = |bytes: &[u8]| Sense::decode(bytes).unwrap();
             let unknown = sense(&[0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0]);
             let command = "READ CAPACITY (16)";
             let why = ReadCapacity16::decode(&[0; 32]).unwrap_err();
             [
-                Error::Status { command, status: Status::BUSY },
-                Error::CheckCondition { command, sense: unknown },
-                Error::Format { command, why },
+                Error::from(UnitCause::Status { command, status: Status::BUSY }),
+                Error::from(UnitCause::CheckCondition { command, sense: unknown }),
+                Error::from(UnitCause::Format { command, why }),
             ]
         };
         let short = |last: [u8; 4]| ReadCapacity10::decode(&[last, [0, 0, 2, 0]].concat()).unwrap();
@@ -218,6 +210,7 @@ mod tests {
             let capacity = better_of(Err(refusal), Ok(short([0xff, 0xff, 0xff, 0xfe]))).unwrap();
             assert_eq!((capacity.blocks, capacity.block_size), (0xffff_ffff, 512));
         }
-        assert!(matches!(better_of(Err(Error::Closed), Ok(short([0; 4]))), Err(Error::Closed)));
+        let closed = better_of(Err(Error::closed()), Ok(short([0; 4]))).unwrap_err();
+        assert!(closed.is_of_session(), "{closed}");
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
-use crate::error::Error;
+use crate::error::{Cause, Error, UnitCause};
 use crate::state::budget::Budget;
 use crate::unit::identity::{mismatch_error, name_within_a_session};
 use crate::unit::logical_unit::LogicalUnit;
@@ -59,8 +59,8 @@ impl LogicalUnit {
     /// Asks the unit whether it is the one of before, whatever it has told.
     ///
     /// # Errors
-    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, for good;
-    /// [`Error::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
+    /// [`UnitCause::DifferentUnits`] or [`UnitCause::BlockSizeChanged`] if it is not, for good;
+    /// [`UnitCause::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
     /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout) says; when the session ended.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
         self.state().add_reason();
@@ -70,11 +70,11 @@ impl LogicalUnit {
     /// The error of a command that another unit may have executed.
     pub(super) fn unproven(&self) -> Error {
         let name = self.state().profile.get().map(|known| name_within_a_session(known));
-        Error::UnprovenUnit {
+        Error::from(UnitCause::UnprovenUnit {
             portal: self.portal_name(),
             expected: name.map(|name| name.to_string()).unwrap_or_default(),
             why: "it may have been another one while it executed a command".to_owned(),
-        }
+        })
     }
 
     /// Boxed, since hardly a request has to wait for it, and since the questions are requests
@@ -87,7 +87,7 @@ impl LogicalUnit {
             let span = unit.session().span().clone();
             tasks.spawn(async move { unit.ask_for_all().await }.instrument(span));
             let asked = tasks.join_next().await.and_then(Result::ok);
-            asked.unwrap_or(Err(Error::Closed))
+            asked.unwrap_or(Err(Error::closed()))
         })
     }
 
@@ -161,8 +161,12 @@ impl LogicalUnit {
 /// and the next one asks again.
 fn is_told_at_once(error: &Error) -> bool {
     let is_gone = matches!(
-        error,
-        Error::NoSuchUnit { .. } | Error::UnitGone(_) | Error::NotABlockDevice { .. }
+        error.cause(),
+        Cause::Unit(
+            UnitCause::NoSuchUnit { .. }
+                | UnitCause::UnitGone(_)
+                | UnitCause::NotABlockDevice { .. }
+        )
     );
     is_gone || error.is_of_session() || error.may_be_of_port()
 }

@@ -67,8 +67,8 @@ impl LogicalUnit {
     /// OUT).
     ///
     /// # Errors
-    /// [`Error::Status`] with RESERVATION CONFLICT when the nexus is not registered by the key in
-    /// `change`, or when another initiator holds the unit; otherwise as [`execute`](Self::execute).
+    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if the nexus is not registered by the key in
+    /// `change`, or if another initiator holds the unit; otherwise as [`execute`](Self::execute).
     pub async fn persistent_reserve_out(&self, change: &PersistentReserveOut) -> Result<(), Error> {
         self.reserve_out(change).await
     }

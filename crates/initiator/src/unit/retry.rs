@@ -100,10 +100,11 @@ impl<'a> Patience<'a> {
 
 /// What the unit has answered, for people, in place of taking a command.
 pub(crate) fn answer_of(error: &Error) -> String {
-    if let Error::Status { status, .. } = error {
-        return status.to_string();
+    match (error.sense(), error.status()) {
+        (Some(sense), _) => sense.to_string(),
+        (None, Some(status)) => status.to_string(),
+        (None, None) => "nothing in time".to_owned(),
     }
-    error.sense().map_or_else(|| "nothing in time".to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
 use iscsi_session::{BufferPool, Command, Completion, Payload, ReadBuffer};
 
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
 use crate::state::counters::RequestKind;
@@ -310,7 +310,7 @@ impl Expected {
         }
     }
 
-    const fn but_moved(self, moved: usize) -> Error {
-        Error::Length { command: self.command, expected: self.len, moved }
+    fn but_moved(self, moved: usize) -> Error {
+        Error::from(UnitCause::Length { command: self.command, expected: self.len, moved })
     }
 }

@@ -82,6 +82,9 @@ pub enum UrlError {
     /// A part of the URL is not UTF-8 after its escapes are decoded.
     #[error("the {0} is not UTF-8 once its %-escapes are decoded")]
     Encoding(&'static str),
+    /// The URL names a target, but no logical unit of it.
+    #[error("the URL names no logical unit")]
+    NoUnit,
     /// The URL is for discovery, but a target is needed.
     #[error("the URL names no target")]
     PortalOnly,
@@ -94,6 +97,7 @@ impl UrlError {
             Self::Scheme(_) | Self::NoHost | Self::NoTarget | Self::Target(_) => {
                 Some(Advice::WriteUrl)
             }
+            Self::NoUnit => Some(Advice::AddLun),
             Self::PortalOnly => Some(Advice::NameTarget),
             Self::Iser => Some(Advice::OmitIser),
             Self::Portal(_) => Some(Advice::WritePortal),

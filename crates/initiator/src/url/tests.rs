@@ -379,7 +379,7 @@ fn no_error_advises_a_password_in_the_url() {
         let text = format!("{error}; {}", error.advice().unwrap());
         assert!(!text.contains("password@") && !text.contains("to the URL"), "{text}");
     }
-    let error = crate::Error::refused_login(2, 1);
+    let error = crate::error::samples::refused_login(2, 1);
     let text = format!("{error}; {}", error.advice().unwrap());
     assert!(!text.contains("password@") && text.contains("Url::password"), "{text}");
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use crate::support::{Rig, initiator, pattern, soon, until};
 use iscsi_initiator::scsi::Cdb;
-use iscsi_initiator::{Disk, Error, Options};
+use iscsi_initiator::{Disk, ErrorKind, Options};
 use iscsi_testkit::scsi::Sense;
 use iscsi_testkit::target::Outcome;
 
@@ -36,7 +36,7 @@ async fn what_a_dropped_command_was_told_counts() {
     until(|| session.stats().tasks_ended > ended).await;
     drop(read);
     let error = soon(disk.flush()).await.unwrap_err();
-    assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+    assert_eq!(error.kind(), ErrorKind::UnflushedWritesLost, "{error}");
 }
 
 /// Polls a future once; says whether it waits.

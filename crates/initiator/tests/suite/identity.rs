@@ -2,7 +2,7 @@
 
 use crate::support::{Rig, initiator, pattern, soon, until};
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::{Disk, Error, Initiator, Options, Sessions};
+use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Initiator, Options, Sessions};
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome, Target};
@@ -144,11 +144,15 @@ async fn an_exchanged_unit_gets_nothing() {
             let other = exchange(&rig, another(), Some(check(6, asc, ascq)));
             for _ in 0..3 {
                 let error = soon(disk.write_at(0, pattern(PART, 2))).await.unwrap_err();
-                assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
+                assert_eq!(error.advice(), Some(Advice::OneUnit), "{error:?}");
             }
             let read = soon(disk.read_at(0, PART)).await;
-            assert!(matches!(read, Err(Error::DifferentUnits { .. })), "{read:?}");
-            soon(disk.flush()).await.unwrap_err();
+            assert_eq!(
+                read.as_ref().err().and_then(Error::advice),
+                Some(Advice::OneUnit),
+                "{read:?}"
+            );
+            assert!(soon(disk.flush()).await.is_err());
             assert!(is_untouched(&other), "{asc:02x}/{ascq:02x}");
             rig.assert_clean();
         }
@@ -162,17 +166,17 @@ async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     let disk = open_with(&initiator(fixed(1)), &rig).await;
     rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
     let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
-    assert!(matches!(error, Error::UnitGone(_)), "{error:?}");
+    assert_eq!(error.advice(), Some(Advice::RestoreUnit), "{error:?}");
     let unit = rig.server.with(|target| target.config_mut().units.remove(&0).unwrap());
     let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
-    assert!(matches!(error, Error::NoSuchUnit { .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     exchange(&rig, unit, None);
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
     rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
-    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    assert!(soon(disk.write_at(0, pattern(PART, 1))).await.is_err());
     let other = exchange(&rig, another(), None);
     let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
-    assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
+    assert_eq!(error.advice(), Some(Advice::OneUnit), "{error:?}");
     assert!(is_untouched(&other));
 }
 
@@ -182,12 +186,12 @@ async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
     let rig = start(|_| {}).await;
     let disk = open_with(&initiator(fixed(1)), &rig).await;
     rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
-    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    assert!(soon(disk.write_at(0, pattern(PART, 1))).await.is_err());
     for _ in 0..QUESTIONS {
         rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
     }
     let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
-    assert!(matches!(error, Error::UnitGone(_)), "{error:?}");
+    assert_eq!(error.advice(), Some(Advice::RestoreUnit), "{error:?}");
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
 }
 
@@ -201,7 +205,11 @@ async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
     let content = other.disk.clone();
     rig.server.with(|target| target.replace_unit(0, other));
     for result in write_parts(&disk, 16, 2).await {
-        assert!(matches!(result, Err(Error::DifferentUnits { .. })), "{result:?}");
+        assert_eq!(
+            result.as_ref().err().and_then(Error::advice),
+            Some(Advice::OneUnit),
+            "{result:?}"
+        );
     }
     assert!(is_untouched(&content));
     rig.assert_clean();
@@ -215,7 +223,11 @@ async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
     exchange(&rig, another(), Some(check(6, 0x3f, 0x0e)));
     for result in write_parts(&disk, 16, 2).await {
-        assert!(matches!(result, Err(Error::DifferentUnits { .. })), "{result:?}");
+        assert_eq!(
+            result.as_ref().err().and_then(Error::advice),
+            Some(Advice::OneUnit),
+            "{result:?}"
+        );
     }
 }
 
@@ -240,7 +252,11 @@ async fn an_exchange_told_to_an_aborted_command_is_not_forgotten() {
     until(|| active() == 0).await;
     rig.server.with(|target| target.release());
     for result in write_parts(&disk, 16, 2).await {
-        assert!(matches!(result, Err(Error::DifferentUnits { .. })), "{result:?}");
+        assert_eq!(
+            result.as_ref().err().and_then(Error::advice),
+            Some(Advice::OneUnit),
+            "{result:?}"
+        );
     }
     assert!(is_untouched(&content));
     rig.assert_clean();
@@ -405,7 +421,7 @@ async fn a_further_session_with_blocks_of_another_size_does_not_join() {
     .await;
     let url = rig.unit_url(0, &format!("?portal={}", twin.server.address()));
     match soon(initiator(fixed(2)).disk(url)).await {
-        Err(error) => assert!(matches!(error, Error::BlockSizeChanged { .. }), "{error:?}"),
+        Err(error) => assert_eq!(error.advice(), Some(Advice::Reopen), "{error:?}"),
         Ok(disk) => {
             assert!(write_parts(&disk, 8, 0x55).await.iter().all(Result::is_ok));
             assert_eq!(disk.sessions().len(), 1);
@@ -529,9 +545,13 @@ async fn an_overflow_of_blocks_is_an_error() {
     let disk = open_with(&initiator(fixed(1)), &rig).await;
     exchange(&rig, with_long_blocks(), None);
     let read = soon(disk.read_at(PART as u64, PART)).await;
-    assert!(matches!(read, Err(Error::Length { .. })), "{read:?}");
+    assert_eq!(read.as_ref().err().and_then(Error::advice), Some(Advice::ReportTarget), "{read:?}");
     let write = soon(disk.write_at(PART as u64, pattern(PART, 1))).await;
-    assert!(matches!(write, Err(Error::Length { .. })), "{write:?}");
+    assert_eq!(
+        write.as_ref().err().and_then(Error::advice),
+        Some(Advice::ReportTarget),
+        "{write:?}"
+    );
 }
 
 /// A unit that has grown has its blocks where they were.
@@ -557,8 +577,8 @@ async fn a_disk_that_is_asked_to_confirm_its_unit_finds_another_one() {
         soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
         let other = exchange(&rig, another(), None);
         let error = soon(disk.confirm_unit()).await.unwrap_err();
-        assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
-        soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+        assert_eq!(error.advice(), Some(Advice::OneUnit), "{error:?}");
+        assert!(soon(disk.write_at(0, pattern(PART, 1))).await.is_err());
         assert!(is_untouched(&other));
     }
 }

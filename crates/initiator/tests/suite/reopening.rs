@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until, without_wait};
 use bytes::BytesMut;
 use iscsi_initiator::device::BufferPool;
-use iscsi_initiator::{BackOff, Disk, Error, OnRetryTimeout, Options, Sessions};
+use iscsi_initiator::{BackOff, Disk, Error, ErrorKind, OnRetryTimeout, Options, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::opcode::Opcode;
@@ -153,7 +153,7 @@ async fn log_18_a_password_that_stays_refused_ends_the_disk_after_a_few_tries() 
         }
         let error = read.await.unwrap().unwrap_err();
         let message = error.to_string();
-        assert!(matches!(error, Error::NotReopened { .. }), "{error:?}");
+        assert!(error.reconnect_error().is_some(), "{error:?}");
         // A command that comes to the closed socket is answered with a reset, which overtakes the close.
         let ends = ["the target closed the connection", "Connection reset by peer"];
         assert!(ends.iter().any(|end| message.contains(end)), "{message}");
@@ -229,7 +229,7 @@ async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     });
     tokio::task::yield_now().await;
     soon(disk.logout()).await.unwrap();
-    assert!(matches!(soon(waiting).await.unwrap(), Err(Error::Closed | Error::Session(_))));
+    assert!(soon(waiting).await.unwrap().as_ref().is_err_and(Error::is_of_session));
     until(|| disk.spread().waits.is_empty()).await;
 }
 
@@ -437,11 +437,11 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         };
         let (read, written, flushed) = soon(all).await;
         for error in [read.unwrap_err(), written.unwrap_err(), flushed.unwrap_err()] {
-            assert!(matches!(error, Error::NotReopened { .. }), "{error}");
+            assert!(error.reconnect_error().is_some(), "{error}");
         }
         let notes = || unit.spread().notes.join("; ");
         assert!(notes().contains("requests fail until a session is back"), "{}", notes());
-        soon(unit.read_at(0, 512)).await.unwrap_err();
+        assert!(soon(unit.read_at(0, 512)).await.is_err());
 
         let server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
         let _server = Watched::from(server);
@@ -449,7 +449,7 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         assert!(notes().contains("a session is back"), "{}", notes());
         assert_eq!(soon(unit.read_at(0, 512)).await.unwrap(), vec![0; 512]);
         let error = soon(unit.flush()).await.unwrap_err();
-        assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+        assert_eq!(error.kind(), ErrorKind::UnflushedWritesLost, "{error}");
         soon(unit.write_at(0, vec![9; 512])).await.unwrap();
         soon(unit.flush()).await.unwrap();
         assert_eq!(disk.read_durable(0, 512), vec![9; 512]);

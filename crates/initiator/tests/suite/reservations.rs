@@ -90,7 +90,7 @@ async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     let disk = open(&rig, Options::default()).await;
     assert!(reservations.keys().is_empty());
     let reserved = soon(disk.reserve(ReservationType::WriteExclusive)).await;
-    assert!(matches!(reserved, Err(Error::NoReservationKey)));
+    assert_eq!(reserved.as_ref().err().and_then(Error::advice), Some(Advice::GiveKey));
 }
 
 /// PRS-13: a session that is lost and comes back is still registered, and everything goes on.
@@ -139,7 +139,7 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
             assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
         } else {
             let error = ended.unwrap_err();
-            assert!(matches!(error, Error::StillRegistered { .. }), "{error}");
+            assert_eq!(error.advice(), Some(Advice::PreemptKey), "{error}");
             assert!(error.to_string().contains("key 0x000000000000000a"), "{error}");
             assert_eq!(reservations.keys(), [KEY; 2]);
         }
@@ -153,9 +153,9 @@ async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
     let session = soon(initiator(options(1)).connect(rig.unit_url(0, ""))).await.unwrap();
     let disk = soon(session.disk_without_reconnect()).await.unwrap();
     rig.server.with(Target::drop_connections);
-    soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert!(soon(disk.read_at(0, 512)).await.is_err());
     let error = soon(disk.logout()).await.unwrap_err();
-    assert!(matches!(error, Error::StillRegistered { .. }), "{error:?}");
+    assert_eq!(error.advice(), Some(Advice::PreemptKey), "{error:?}");
     assert_eq!(reservations(&rig).keys(), [KEY]);
 }
 
@@ -436,7 +436,7 @@ async fn prs_18_a_release_without_a_session_fails() {
     soon(disk.reserve(kind)).await.unwrap();
     rig.server.stop().await;
     until(|| disk.spread().sessions == 0).await;
-    soon(disk.release(kind)).await.unwrap_err();
+    assert!(soon(disk.release(kind)).await.is_err());
     assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
 }
 
@@ -476,14 +476,14 @@ async fn prs_18_a_release_asks_every_session() {
         rig.server.with(|target| target.end_next_with(refused));
     };
     refuse();
-    soon(disk.release(kind)).await.expect_err("one of them was refused");
+    assert!(soon(disk.release(kind)).await.is_err(), "one of them was refused");
     assert_eq!(reservations.holder(), None);
     // What is not released is told by the refusal.
     soon(disk.reserve(kind)).await.unwrap();
     refuse();
     refuse();
     let error = soon(disk.release(kind)).await.unwrap_err();
-    assert!(matches!(error, Error::CheckCondition { .. }), "{error}");
+    assert!(error.sense().is_some(), "{error}");
     assert!(reservations.holder().is_some());
     // Another host's is none of the disk's.
     soon(disk.release(kind)).await.unwrap();

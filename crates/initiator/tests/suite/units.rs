@@ -1,7 +1,7 @@
 //! Logical units as they are: what they do not say, or say otherwise, and still can do.
 
 use crate::support::{Rig, TARGET, initiator, pattern, soon, until};
-use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_initiator::{Advice, Disk, Options, Sessions};
 use iscsi_pdu::scsi::ProvisioningStatus;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::scsi::{Sense, Unit};
@@ -53,7 +53,7 @@ fn notes(disk: &Disk) -> String {
 
 /// A lost session is not opened anew, for this reason, and nothing is written.
 async fn assert_given_up(disk: &Disk, reason: &str) {
-    soon(disk.write_at(0, pattern(512, 0))).await.unwrap_err();
+    assert!(soon(disk.write_at(0, pattern(512, 0))).await.is_err());
     until(|| notes(disk).contains("did not come back")).await;
     assert!(notes(disk).contains(reason), "{}", disk.spread());
     let error = soon(disk.write_at(0, pattern(512, 0))).await.unwrap_err();
@@ -309,7 +309,7 @@ async fn only_who_does_not_know_a_flush_has_no_cache() {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     rig.server.with(|target| target.end_next_with(Outcome::check(Sense::INVALID_LUN)));
     let error = soon(disk.flush()).await.unwrap_err();
-    assert!(matches!(error, Error::UnitGone(_)), "{error}");
+    assert_eq!(error.advice(), Some(Advice::RestoreUnit), "{error}");
     rig.server.with(|target| {
         let unit = target.config_mut().units.get_mut(&0).unwrap();
         unit.behavior.refused.extend([0x35, 0x91]);

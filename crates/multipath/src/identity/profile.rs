@@ -21,7 +21,7 @@ pub struct Profile {
     /// PRODUCT REVISION LEVEL.
     pub revision: String,
     /// RMB: the medium is removable. Once the unit has reported that another medium may be there,
-    /// nothing more is sent to it: each request fails with `Error::MediumChanged`.
+    /// nothing more is sent to it: each request fails.
     pub removable: bool,
     /// TPGS: whether the unit is reached through groups of ports with separate states (SPC-4
     /// §6.4.2).

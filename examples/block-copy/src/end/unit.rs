@@ -12,7 +12,7 @@ use iscsi_examples_common::sentence::Sentence;
 use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{
-    Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
+    Connections, Disk, Error as IscsiError, ErrorKind, Initiator, Negotiated, Session, Spread, Url,
 };
 use iscsi_pdu::Digest;
 use iscsi_tuner::Plan;
@@ -51,8 +51,8 @@ impl UnitEnd {
 
     async fn connect(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, IscsiError> {
         let disk = initiator.disk(url).await?;
-        if side == Side::Destination && disk.is_write_protected() {
-            return Err(IscsiError::WriteProtected(disk.unit().lun()));
+        if side == Side::Destination {
+            disk.check_writable()?;
         }
         Ok(Self { side, url: url.clone(), disk, member: None })
     }
@@ -211,8 +211,8 @@ impl UnitEnd {
             end = stop.hurry(logout).await.map(Ok);
         }
         match end {
-            Some(Ok(Err(cause @ IscsiError::Unsettled { .. }))) => Err(self.failed(cause)),
-            Some(Ok(Err(cause @ IscsiError::StillRegistered { .. }))) => {
+            Some(Ok(Err(cause))) if cause.kind() == ErrorKind::Unsettled => Err(self.failed(cause)),
+            Some(Ok(Err(cause))) if cause.kind() == ErrorKind::StillRegistered => {
                 tracing::warn!("{}: {}", self.side, cause.sentence());
                 Ok(())
             }

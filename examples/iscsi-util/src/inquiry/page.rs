@@ -146,7 +146,7 @@ impl Field {
 
 /// The error of an answer that is not in the format of the standard.
 pub(super) fn unreadable(why: FormatError) -> InitiatorError {
-    InitiatorError::Format { command: "INQUIRY", why }
+    InitiatorError::malformed_answer("INQUIRY", why)
 }
 
 fn standard(inquiry: &StandardInquiry) -> Vec<Field> {

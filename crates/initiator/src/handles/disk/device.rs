@@ -167,7 +167,7 @@ fn kind(error: &Error) -> DeviceErrorKind {
         ErrorKind::Protocol => DeviceErrorKind::Protocol,
         ErrorKind::InvalidInput => DeviceErrorKind::InvalidInput,
         ErrorKind::Unsupported => DeviceErrorKind::Unsupported,
-        ErrorKind::Other => DeviceErrorKind::Other,
+        ErrorKind::StillRegistered | ErrorKind::Other => DeviceErrorKind::Other,
     }
 }
 
@@ -182,21 +182,24 @@ mod tests {
     use iscsi_pdu::scsi::Sense;
 
     use super::*;
+    use crate::error::UnitCause;
 
     fn sense(key: u8, asc: u8, ascq: u8) -> Error {
         let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-        let sense = Sense::decode(&bytes).unwrap().into();
-        Error::CheckCondition { command: "READ(16)", sense }
+        let sense = Sense::decode(&bytes).unwrap();
+        Error::from(UnitCause::CheckCondition { command: "READ(16)", sense })
     }
 
     #[test]
     fn an_error_of_a_unit_keeps_its_text_its_advice_and_itself() {
-        let text = Error::UnflushedWritesLost.to_string();
-        let error = DeviceError::from(Error::UnflushedWritesLost).of_member("member 1");
+        let lost = Error::from(UnitCause::UnflushedWritesLost);
+        let text = lost.to_string();
+        let error = DeviceError::from(lost).of_member("member 1");
         assert_eq!(error.kind(), DeviceErrorKind::LostWrites);
         assert_eq!(error.to_string(), format!("member 1: {text}"));
         assert_eq!(error.advice(), Some(crate::Advice::WriteAgain.text()));
-        assert!(matches!(error.source_as(), Some(Error::UnflushedWritesLost)));
+        let unit = error.source_as::<Error>().map(Error::kind);
+        assert_eq!(unit, Some(ErrorKind::UnflushedWritesLost));
         // Also where it has come through the system's.
         let error = DeviceError::from(io::Error::from(error));
         assert!(error.source_as::<Error>().is_some());

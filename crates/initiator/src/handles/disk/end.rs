@@ -7,7 +7,7 @@ use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
 
 use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{CallerCause, Error, UnitCause};
 
 impl Disk {
     /// Whether a range lies on the unit, by what it told last.
@@ -18,8 +18,12 @@ impl Disk {
             return Ok(());
         }
         state.lock().identity.check_range(offset, len).map_err(|why| match why {
-            RangeError::Shrunk { before, now } => Error::CapacityChanged { before, now },
-            RangeError::Beyond { capacity } => Error::OutOfRange { offset, len, capacity },
+            RangeError::Shrunk { before, now } => {
+                Error::from(UnitCause::CapacityChanged { before, now })
+            }
+            RangeError::Beyond { capacity } => {
+                Error::from(CallerCause::OutOfRange { offset, len, capacity })
+            }
         })
     }
 

@@ -42,7 +42,7 @@ impl Disk {
     /// time: many units report one extent in each answer.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
     #[doc(alias("GET LBA STATUS", "SEEK_HOLE", "sparse"))]
     pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
         self.told(offset, len, ANSWER_LEN).await

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::{Path, wait_limit};
@@ -35,7 +35,7 @@ use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
 use crate::unit::logical_unit::LogicalUnit;
-use crate::url::Url;
+use crate::url::{Url, UrlError};
 use iscsi_multipath::paths::Credit;
 
 impl Session {
@@ -43,11 +43,12 @@ impl Session {
     /// the session. [`Initiator::disk`](crate::Initiator::disk) opens one that does.
     ///
     /// # Errors
-    /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk_without_reconnect`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the URL names no unit, [`UnitChanged`](crate::ErrorKind::UnitChanged) if the unit
+    /// has another serial number than the URL requires, or as [`LogicalUnit::disk_without_reconnect`].
     pub async fn disk_without_reconnect(&self) -> Result<Disk, Error> {
-        let lun = self.named_lun().ok_or(Error::NoUnitNamed)?;
+        let lun = self.named_lun().ok_or(UrlError::NoUnit)?;
         let disk = match self.logical_unit(lun).disk_without_reconnect().await {
-            Err(Error::NoSuchUnit { .. }) => {
+            Err(error) if error.is_no_such_unit() => {
                 self.listed_unit(lun).await?.disk_without_reconnect().await?
             }
             result => result?,
@@ -55,7 +56,7 @@ impl Session {
         if let Some(expected) = self.expected_serial_number() {
             let found = disk.profile().serial_number.clone().unwrap_or_default();
             if found != expected {
-                return Err(Error::SerialNumber { expected: expected.to_owned(), found });
+                return Err(UnitCause::SerialNumber { expected: expected.to_owned(), found }.into());
             }
         }
         Ok(disk)
@@ -68,7 +69,7 @@ impl LogicalUnit {
     /// [key](crate::Options::with_reservation_key) if the options have one.
     ///
     /// # Errors
-    /// As [`profile`](Self::profile); [`Error::Unsupported`] if there is a key, and the unit has no
+    /// As [`profile`](Self::profile); [`Unsupported`](crate::ErrorKind::Unsupported) if there is a key, and the unit has no
     /// persistent reservations.
     pub async fn disk_without_reconnect(&self) -> Result<Disk, Error> {
         let profile = self.profile().await?;
@@ -82,7 +83,7 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
     boxed(async move {
         runtime::require()?;
         if url.lun.is_none() {
-            return Err(Error::NoUnitNamed);
+            return Err(UrlError::NoUnit.into());
         }
         node.count_disk();
         let mut portals = vec![url.portal.clone()];
@@ -156,7 +157,7 @@ async fn first_disk(
     names: &mut PortalNames,
 ) -> Result<Disk, Error> {
     let sessions = opener.node.options().sessions.in_range();
-    let Some(lun) = session.named_lun() else { return Err(Error::NoUnitNamed) };
+    let Some(lun) = session.named_lun() else { return Err(UrlError::NoUnit.into()) };
     let unit = session.logical_unit(lun);
     if opener.portals.are_asked_for() {
         // What the unit says of itself is remembered; whether it says it, is seen below.
@@ -211,7 +212,7 @@ async fn first_session(
             Err(_) => {}
         }
     }
-    Err(failures.into_values().next().unwrap_or(Error::Closed))
+    Err(failures.into_values().next().unwrap_or_else(Error::closed))
 }
 
 /// Further sessions log in while the unit says what it is.

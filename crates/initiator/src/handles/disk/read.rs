@@ -26,7 +26,7 @@ impl Disk {
     /// `Bytes` that shares it is dropped. To supply the buffer, use [`read_into`](Self::read_into).
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`](crate::LogicalUnit::read).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as [`LogicalUnit::read`](crate::LogicalUnit::read).
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         let Some(blocks) = self.blocks_around(offset, len as u64)? else { return Ok(Bytes::new()) };
         let head = distance(blocks.start, offset);
@@ -40,7 +40,7 @@ impl Disk {
     /// from the socket; otherwise they are copied. The buffer is lost when the read fails.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`](crate::LogicalUnit::read).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as [`LogicalUnit::read`](crate::LogicalUnit::read).
     pub async fn read_into(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
         let len = buffer.len() as u64;
         let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(buffer) };

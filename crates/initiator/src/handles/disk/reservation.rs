@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{CallerCause, Error, UnitCause};
 
 /// The type of an exclusive reservation. It admits every registered session, and a disk may have several; every array that supports
 /// clusters has it.
@@ -54,7 +54,7 @@ impl Disk {
     /// only, so a disk of several sessions needs a type that does.
     ///
     /// # Errors
-    /// [`Error::NoReservationKey`]; otherwise as
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the disk has no reservation key; otherwise as
     /// [`LogicalUnit::persistent_reserve_out`](crate::LogicalUnit::persistent_reserve_out).
     pub async fn reserve(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
@@ -68,7 +68,7 @@ impl Disk {
     /// has reconnected through another port.
     ///
     /// # Errors
-    /// [`Error::StillReserved`] if the key of the disk still holds the reservation; otherwise as
+    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if the key of the disk still holds the reservation; otherwise as
     /// [`reserve`](Self::reserve).
     pub async fn release(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
@@ -88,7 +88,7 @@ impl Disk {
         // Where all registrants hold it, it has no key.
         let is_by = |held: Reservation| held.key == key || held.key.is_none();
         if held.is_some_and(|held| held.reservation_type == reservation_type && is_by(held)) {
-            return Err(Error::StillReserved { key });
+            return Err(UnitCause::StillReserved { key }.into());
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Disk {
     /// no other process uses.
     ///
     /// # Errors
-    /// [`Error::RegisteredByAnother`] if another key holds the unit, or stays registered for three
+    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if another key holds the unit, or stays registered for three
     /// seconds; otherwise as [`reserve`](Self::reserve). The unit is not reserved then.
     #[doc(alias("exclusive", "lock"))]
     pub async fn reserve_exclusively(
@@ -179,7 +179,7 @@ impl Disk {
                     if is_reserved {
                         self.release(EXCLUSIVE).await?;
                     }
-                    return Err(Error::RegisteredByAnother { key: other });
+                    return Err(UnitCause::RegisteredByAnother { key: other }.into());
                 }
                 sleep(LOOK_INTERVAL).await;
             }
@@ -189,7 +189,7 @@ impl Disk {
     /// Removes the registrations by this key, and takes the reservation over if the key holds it.
     async fn fence_off(&self, victim: ReservationKey) -> Result<(), Error> {
         let fenced = match self.preempt(victim, EXCLUSIVE, Preempt::AbortCommands).await {
-            Err(Error::CheckCondition { sense, .. }) if sense.key == SenseKey::IllegalRequest => {
+            Err(error) if is_illegal(&error) => {
                 self.preempt(victim, EXCLUSIVE, Preempt::KeepCommands).await
             }
             result => result,
@@ -231,7 +231,12 @@ impl Disk {
     fn reservation_key(&self) -> Result<ReservationKey, Error> {
         let membership = &self.unit.state().membership;
         membership.verdict()?;
-        let fencing = membership.fencing().ok_or(Error::NoReservationKey)?;
+        let fencing = membership.fencing().ok_or(CallerCause::NoReservationKey)?;
         Ok(fencing.key())
     }
+}
+
+/// Whether the unit refuses the command in this form.
+fn is_illegal(error: &Error) -> bool {
+    error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 use crate::handles::disk::Disk;
 use crate::runtime::Task;
 use crate::state::loss_cursor::SeenLosses;
@@ -62,16 +62,17 @@ const MAX_WINDOW: usize = 256;
 /// Each [`io::Error`] has the kind that [`ErrorKind`](crate::ErrorKind) names, and holds the
 /// [`Error`]. One case differs: a write beyond the capacity is
 /// [`StorageFull`](io::ErrorKind::StorageFull), as on any block device, and holds
-/// [`Error::OutOfRange`], whose kind is [`InvalidInput`](crate::ErrorKind::InvalidInput).
+/// an error of the kind [`InvalidInput`](crate::ErrorKind::InvalidInput).
 ///
 /// ```
-/// use iscsi_initiator::{Error, ErrorKind};
+/// use iscsi_initiator::{Error, ErrorKind, Url};
 ///
 /// fn needs_room(error: &std::io::Error) -> bool {
 ///     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
 ///     cause.is_some_and(|cause| cause.kind() == ErrorKind::OutOfSpace)
 /// }
-/// # assert!(!needs_room(&Error::Closed.into()));
+/// # let error = Error::from(Url::parse("iscsi://").unwrap_err());
+/// # assert!(!needs_room(&error.into()));
 /// ```
 pub struct DiskStream {
     disk: Disk,
@@ -335,7 +336,7 @@ impl AsyncWrite for DiskStream {
         let left = usize::try_from(capacity.saturating_sub(this.position)).unwrap_or(usize::MAX);
         if left == 0 && !bytes.is_empty() {
             let (offset, len) = (this.position, bytes.len() as u64);
-            let error = Error::OutOfRange { offset, len, capacity };
+            let error = Error::from(CallerCause::OutOfRange { offset, len, capacity });
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::StorageFull, error)));
         }
         let bytes = bytes.get(..left).unwrap_or(bytes);

@@ -8,7 +8,7 @@ use iscsi_pdu::scsi::vpd::BlockLimits;
 
 use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{Error, UnitCause};
 use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::RangeGuard;
 use crate::unit::transfer::Transfer;
@@ -19,15 +19,16 @@ impl Disk {
     /// deallocated blocks read as.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
-    /// [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
-    /// [`LogicalUnit::unmap`](crate::LogicalUnit::unmap).
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the unit has no UNMAP,
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk,
+    /// [`WriteProtected`](crate::ErrorKind::WriteProtected), [`Unsettled`](crate::ErrorKind::Unsettled) if a lost
+    /// session was writing to the range, or as [`LogicalUnit::unmap`](crate::LogicalUnit::unmap).
     #[doc(alias = "trim")]
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_writable()?;
         self.check_range(offset, len)?;
         if !self.has_unmap() {
-            return Err(Error::Unsupported("UNMAP"));
+            return Err(UnitCause::Unsupported("UNMAP").into());
         }
         let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
@@ -54,7 +55,7 @@ impl Disk {
         boxed(async move {
             let runs = self.granules().runs(self.lbas(blocks)).map(|(lba, blocks)| async move {
                 let mut list = UnmapList::new();
-                let why = |why| Error::Format { command: "UNMAP", why };
+                let why = |why| Error::from(UnitCause::Format { command: "UNMAP", why });
                 list.push(lba, blocks).map_err(why)?;
                 let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
                 self.modify(transfer.within(extent)).await

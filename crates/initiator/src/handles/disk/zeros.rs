@@ -10,7 +10,7 @@ use iscsi_session::Payload;
 
 use super::{Disk, distance, runs};
 use crate::boxed::{BoxFuture, boxed};
-use crate::error::Error;
+use crate::error::{Cause, Error, UnitCause};
 use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::RangeGuard;
 use crate::unit::execute::is_refused;
@@ -207,7 +207,7 @@ impl Disk {
                 Err(error) if is_refused(&error) && self.longest_write_same(way) < most => {}
                 Err(error) if is_refused(&error) => return Ok(false),
                 // Status GOOD, but what became of the block of zeros is in doubt.
-                Err(Error::Length { .. }) => return Ok(false),
+                Err(error) if is_short(&error) => return Ok(false),
                 result => return result.map(|()| true),
             }
         }
@@ -231,4 +231,9 @@ impl Disk {
         });
         try_join_all(runs).await.map(drop)
     }
+}
+
+/// Whether the unit answered GOOD, but took another number of bytes than it was sent.
+fn is_short(error: &Error) -> bool {
+    matches!(error.cause(), Cause::Unit(UnitCause::Length { .. }))
 }

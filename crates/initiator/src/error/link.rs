@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 use crate::error::advice::Advice;
+use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 
-/// Reason why no TCP connection was made.
+/// Reason that lies with the network: no TCP connection was made.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum ConnectError {
+pub(crate) enum LinkCause {
     /// The host's name has no address.
     #[error("the host {host:?} is not known ({reason})")]
     HostUnknown {
@@ -62,9 +62,8 @@ pub enum ConnectError {
     },
 }
 
-impl ConnectError {
-    /// What can be done about it.
-    pub const fn advice(&self) -> Option<Advice> {
+impl LinkCause {
+    pub(super) const fn advice(&self) -> Option<Advice> {
         Some(match self {
             Self::HostUnknown { .. } => Advice::CheckHostName,
             Self::NameService { .. } => Advice::WaitForTarget,
@@ -82,6 +81,26 @@ impl ConnectError {
             Self::Refused { .. } => ErrorKind::Refused,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
             Self::NameService { .. } | Self::Failed { .. } => ErrorKind::Unreachable,
+        }
+    }
+
+    pub(super) const fn fault(&self) -> Fault {
+        match self {
+            Self::NotFollowed { .. } => Fault::Target,
+            Self::HostUnknown { .. }
+            | Self::NameService { .. }
+            | Self::Refused { .. }
+            | Self::TimedOut { .. }
+            | Self::Failed { .. } => Fault::Network,
+        }
+    }
+
+    /// The portal that was not reached; `None` where its host has no address.
+    pub(super) fn portal(&self) -> Option<String> {
+        match self {
+            Self::Refused { address } | Self::Failed { address, .. } => Some(address.to_string()),
+            Self::TimedOut { portal } | Self::NotFollowed { portal, .. } => Some(portal.clone()),
+            Self::HostUnknown { .. } | Self::NameService { .. } => None,
         }
     }
 }
