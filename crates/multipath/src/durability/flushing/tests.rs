@@ -1,5 +1,7 @@
 //! Traces of one flush and of two, and a model of a unit at which they run.
 
+mod model;
+
 use std::time::Duration;
 
 use iscsi_pdu::scsi::Status;
