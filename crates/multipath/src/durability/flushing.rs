@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::PathId;
 use crate::unit::Unit;
 use procedure::Procedure;
-pub use step::{Command, End, Failure, Question, Step, Terms};
+pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 
 /// The flushes of a unit (SYNCHRONIZE CACHE), one after the other.
 ///
@@ -55,10 +55,6 @@ pub struct Flushes {
 /// Identifies a flush. No number is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FlushId(u64);
-
-/// Identifies the [`Durability`](crate::Durability) that a flush is for. Each has one flush in progress at a time.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct FlushOwner(pub u64);
 
 impl Flushes {
     /// Adds a flush, over this path, of all that has been written by the time of its turn. To run it, [`poll`](Self::poll) it

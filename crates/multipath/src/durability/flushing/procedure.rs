@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use iscsi_pdu::scsi::{AdditionalSense, ModeParameters, Sense, SenseKey};
 
-use super::FlushOwner;
-use super::step::{Command, End, Failure, Question, Step, Terms};
+use super::step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 use crate::durability::{Durability, Flush};
 use crate::unit::{Unit, is_write_failure};
 use crate::{CommandNumber, PathId};

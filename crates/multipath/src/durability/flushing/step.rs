@@ -6,6 +6,10 @@ use iscsi_pdu::scsi::{Sense, Status};
 
 use crate::{CommandNumber, PathId};
 
+/// Identifies the [`Durability`](crate::Durability) that a flush is for. Each has one flush in progress at a time.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FlushOwner(pub u64);
+
 /// What is known of the unit when a flush starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Terms {
