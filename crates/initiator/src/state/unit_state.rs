@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use iscsi_multipath::{
     Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, KnownUnit, PathId, Profile, Reasons,
-    SharedReasons, SizeQuestion, Unit, Verdict,
+    Resized, SharedReasons, SizeQuestion, Unit,
 };
 use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{Completion, TaskError};
@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use crate::completion::attention_of;
 use crate::state::fencing::Membership;
 use crate::state::outstanding::Outstanding;
+use crate::state::revalidating::Revalidating;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
@@ -24,8 +25,7 @@ pub(crate) struct UnitState {
     outstanding: Outstanding,
     /// The flushes of all disks of the initiator with the unit, once that is known.
     flushes: OnceLock<Arc<UnitFlushes>>,
-    /// One request asks which unit it is, for all that wait for the answer.
-    revalidation_turn: tokio::sync::Mutex<()>,
+    revalidating: Arc<Revalidating>,
     pub(crate) membership: Membership,
     pub(crate) profile: OnceCell<Arc<Profile>>,
 }
@@ -37,7 +37,7 @@ impl Default for UnitState {
             known: Arc::default(),
             outstanding: Outstanding::default(),
             flushes: OnceLock::new(),
-            revalidation_turn: tokio::sync::Mutex::default(),
+            revalidating: Arc::default(),
             membership: Membership::default(),
             profile: OnceCell::default(),
         }
@@ -59,9 +59,9 @@ impl UnitState {
         self.known.lock()
     }
 
-    /// Waits until no other request asks over this session which unit it is.
-    pub(crate) async fn revalidation_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.revalidation_turn.lock().await
+    /// Those that wait until it is certain which unit the session leads to.
+    pub(crate) const fn revalidating(&self) -> &Arc<Revalidating> {
+        &self.revalidating
     }
 
     /// Begins a command and sends it; no other one is sent in between.
@@ -100,11 +100,6 @@ impl UnitState {
         self.lock().durability.on_write(self.path, begun.epoch);
     }
 
-    /// The unit keeps writes in a volatile cache, or does not report that it has none.
-    pub(crate) fn found_cache(&self) {
-        self.lock().durability.on_cache();
-    }
-
     /// The unit has reported what it is.
     pub(crate) fn on_known(&self, profile: &Profile) {
         let capacity = profile.capacity.bytes();
@@ -132,25 +127,9 @@ impl UnitState {
         self.lock().identity.reasons(self.path)
     }
 
-    /// The reasons to ask over this session, if some are not resolved.
-    ///
-    /// # Errors
-    /// Why the unit must not be used any more.
-    pub(crate) fn open_reasons(&self) -> Result<Option<Reasons>, Verdict> {
-        let unit = self.lock();
-        unit.identity.verdict(self.path)?;
-        let is_open = unit.identity.has_reasons(self.path);
-        Ok(is_open.then(|| unit.identity.reasons(self.path)))
-    }
-
     /// The unit was asked when there had been these reasons, and is still the known one.
     pub(crate) fn recognized(&self, asked_at: Reasons) {
         self.lock().identity.on_revalidated(self.path, asked_at);
-    }
-
-    /// The session leads to another unit, for good.
-    pub(crate) fn found_another(&self, verdict: Verdict) {
-        self.lock().identity.on_another_unit(self.path, verdict);
     }
 
     /// A question for the capacity is about to be sent.
@@ -162,10 +141,14 @@ impl UnitState {
     pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
         let resized = self.lock().identity.on_size(question, found.bytes());
         if let Some(resized) = resized {
-            let (before, now) = (resized.before, resized.now);
-            tracing::info!(before, now, "the unit has another capacity, bytes");
-            self.known.changes.resized(before, now);
+            self.report_resized(resized);
         }
+    }
+
+    /// Informs the subscribers to changes.
+    pub(crate) fn report_resized(&self, Resized { before, now }: Resized) {
+        tracing::info!(before, now, "the unit has another capacity, bytes");
+        self.known.changes.resized(before, now);
     }
 
     /// The flushes that take turns with those of the disk, and fail for it as well. The first call finds them.
@@ -208,7 +191,7 @@ impl UnitState {
             known: Arc::clone(&self.known),
             outstanding: Outstanding::default(),
             flushes: self.flushes.clone(),
-            revalidation_turn: tokio::sync::Mutex::default(),
+            revalidating: Arc::default(),
             membership: self.membership.follow(),
             profile: self.profile.clone(),
         }

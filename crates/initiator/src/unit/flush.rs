@@ -1,16 +1,13 @@
 //! SYNCHRONIZE CACHE over one session, and what it vouches for.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::BytesMut;
 use iscsi_multipath::flushing::{Command, End, Failure, Question, Step, Terms};
 use iscsi_multipath::{Blocks, CommandNumber, PathId};
 use iscsi_pdu::scsi::Cdb;
 use iscsi_session::TaskError;
-use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
@@ -19,6 +16,7 @@ use crate::runtime::Task;
 use crate::state::budget::{Budget, Permit};
 use crate::state::flushing::Flushing;
 use crate::state::unit_state::UnitState;
+use crate::unit::in_flight::{InFlight, by};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
 use crate::unit::retry::Patience;
@@ -38,7 +36,7 @@ struct Questions {
     synchronize: Cdb,
     patience: fn(&LogicalUnit) -> Patience<'_>,
     permit: Arc<Permit>,
-    in_flight: Vec<(u32, BoxFuture<'static, Answer>)>,
+    in_flight: InFlight<Answer>,
     failed: Vec<(u32, Error)>,
 }
 
@@ -99,7 +97,7 @@ impl LogicalUnit {
             synchronize: Blocks(&profile.capacity).flush(),
             patience,
             permit,
-            in_flight: Vec::new(),
+            in_flight: InFlight::default(),
             failed: Vec::new(),
         };
         let run = run(flushing, questions, witness).in_current_span();
@@ -140,7 +138,7 @@ async fn run(
                 let next = async {
                     tokio::select! {
                         biased;
-                        answered = questions.next() => Some(answered),
+                        answered = questions.in_flight.next() => Some(answered),
                         () = turned => None,
                     }
                 };
@@ -174,7 +172,7 @@ impl Questions {
                 boxed(answer(unit, probe::mode_question(), LogicalUnit::patience))
             }
         };
-        self.in_flight.push((number, answer));
+        self.in_flight.push(number, answer);
     }
 
     fn charged(&self, mut transfer: Transfer) -> Transfer {
@@ -185,23 +183,6 @@ impl Questions {
     fn unit_of(&self, path: PathId) -> &LogicalUnit {
         let witness = self.witness.as_ref().filter(|it| it.state.path() == path);
         witness.unwrap_or(&self.unit)
-    }
-
-    /// The next question that ends.
-    async fn next(&mut self) -> (u32, Answer) {
-        poll_fn(|context| {
-            for at in 0..self.in_flight.len() {
-                if let Some((number, answer)) = self.in_flight.get_mut(at)
-                    && let Poll::Ready(answer) = answer.as_mut().poll(context)
-                {
-                    let number = *number;
-                    drop(self.in_flight.swap_remove(at));
-                    return Poll::Ready((number, answer));
-                }
-            }
-            Poll::Pending
-        })
-        .await
     }
 
     fn error_of(self, failure: Failure) -> Error {
@@ -230,13 +211,5 @@ fn end_of(answer: &Answer) -> End<'_> {
         Err(Error::CheckCondition { sense, .. }) => End::Check(sense),
         Err(Error::Status { status, .. }) => End::Status(*status),
         Err(_) => End::NoAnswer,
-    }
-}
-
-/// What the future completes with, unless the time comes before.
-async fn by<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
-    match deadline {
-        Some(deadline) => timeout_at(deadline, future).await.ok(),
-        None => Some(future.await),
     }
 }

@@ -75,7 +75,7 @@ fn raises_doubt(error: &Error) -> bool {
 }
 
 /// What stands behind the number: a disk, or an error that says what else.
-pub(crate) async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
     let none = || Error::NoSuchUnit { lun: unit.lun(), target: unit.session().target_url() };
     let inquiry = match unit.inquiry().await {
         Err(Error::CheckCondition { sense, .. })
@@ -146,7 +146,7 @@ pub(super) async fn port_identification(
 }
 
 /// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
-pub(crate) async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
+async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
     better_of(long, short)
 }
@@ -175,7 +175,7 @@ fn better_of(
 }
 
 /// What the unit says of its medium, and of its cache.
-pub(crate) async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
+async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
     let data = unit.execute_with_retry(mode_question()).await.map(|completion| completion.data);
     decode(data, ModeParameters::decode_6)
 }

@@ -2,6 +2,7 @@
 
 mod interview;
 mod procedure;
+mod proof;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::time::Instant;
 use crate::PathId;
 use crate::unit::Unit;
 use procedure::Procedure;
+pub use proof::{Proof, ProofStep};
 pub use step::{Command, End, Failure, Question, Step, Terms, WaiterId};
 
 /// The revalidations of a unit: one for each path over which the unit has to be asked again which one it is
@@ -116,11 +118,11 @@ impl Revalidations {
         self.paths.iter_mut().for_each(|(_, it)| it.leave(waiter));
     }
 
-    /// The path is not asked any more: its callers receive [`Failure::GivenUp`] by the next [`poll`](Self::poll).
-    pub fn give_up(&mut self, path: PathId) {
-        if let Some(procedure) = self.get_mut(path) {
-            procedure.give_up();
-        }
+    /// Ends the revalidation of a path that is not asked any more, and returns the callers that wait.
+    pub fn remove(&mut self, path: PathId) -> Vec<WaiterId> {
+        let waiting = self.get_mut(path).map_or_else(Vec::new, |it| it.waiting().collect());
+        self.paths.retain(|(other, _)| *other != path);
+        waiting
     }
 
     fn get_mut(&mut self, path: PathId) -> Option<&mut Procedure> {

@@ -61,9 +61,12 @@ impl Procedure {
         self.steps.retain(|step| !matches!(step, Step::Answer(other, _) if *other == waiter));
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.stage = Stage::Checking;
-        self.answer_all(&Err(Failure::GivenUp));
+    pub(super) fn waiting(&self) -> impl Iterator<Item = WaiterId> {
+        let answered = self.steps.iter().filter_map(|step| match step {
+            Step::Answer(waiter, _) => Some(*waiter),
+            Step::Wait | Step::Ask(_) | Step::Resized(_) | Step::Idle => None,
+        });
+        answered.chain(self.waiting.iter().map(|(waiter, _)| *waiter))
     }
 
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {

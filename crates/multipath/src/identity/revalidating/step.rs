@@ -141,7 +141,4 @@ pub enum Failure {
     /// Nothing proves that the path leads to the known unit, for this reason.
     #[error(transparent)]
     Unproven(Unproven),
-    /// The revalidation was given up with its path.
-    #[error("the revalidation was given up")]
-    GivenUp,
 }

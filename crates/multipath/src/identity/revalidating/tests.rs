@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use iscsi_pdu::scsi::vpd::DeviceIdentification;
-use iscsi_pdu::scsi::{AdditionalSense, ReadCapacity10, Sense, Status};
+use iscsi_pdu::scsi::{ReadCapacity10, Sense, Status};
 
 use super::*;
 use crate::identity::{
@@ -488,7 +488,7 @@ fn a_unit_that_comes_back_in_time_is_recognized() {
 }
 
 #[test]
-fn each_path_is_asked_by_itself_and_one_that_is_lost_is_given_up() {
+fn each_path_is_asked_by_itself_and_one_that_is_lost_is_removed() {
     let mut world = World::of_serial_number();
     let asked_at = world.unit.identity.shared_reasons();
     let second = world.unit.add_path(asked_at);
@@ -498,10 +498,7 @@ fn each_path_is_asked_by_itself_and_one_that_is_lost_is_given_up() {
     assert!(is_first && world.ask() == Step::Wait);
     let step = world.revalidations.poll(second, &mut world.unit, world.now);
     assert!(matches!(step, Step::Ask(Question { number: 5, path, .. }) if path == second));
-    world.revalidations.give_up(second);
-    let step = world.revalidations.poll(second, &mut world.unit, world.now);
-    assert_eq!(step, Step::Answer(other, Err(Failure::GivenUp)));
+    assert_eq!(world.revalidations.remove(second), [other]);
     assert_eq!(world.revalidations.poll(second, &mut world.unit, world.now), Step::Idle);
     assert_eq!(world.run(&Target::new()), Step::Answer(waiter, Ok(())));
-    assert!(sense([0x5, 0x25, 0]).additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
 }
