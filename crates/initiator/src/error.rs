@@ -309,6 +309,11 @@ impl Error {
         UnitCause::Format { command, why }.into()
     }
 
+    /// Whether there is no such unit, or not any more.
+    pub(crate) fn is_of_no_unit(&self) -> bool {
+        matches!(self.cause(), Cause::Unit(UnitCause::NoSuchUnit { .. } | UnitCause::UnitGone(_)))
+    }
+
     pub(crate) fn cause(&self) -> &Cause {
         &self.0
     }

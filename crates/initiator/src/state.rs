@@ -13,6 +13,7 @@ pub(crate) mod notices;
 pub(crate) mod outstanding;
 pub(crate) mod range_locks;
 pub(crate) mod read_buffers;
+pub(crate) mod revalidating;
 pub(crate) mod segment_limits;
 pub(crate) mod session_key;
 pub(crate) mod unit_changes;

@@ -4,6 +4,7 @@ pub(crate) mod execute;
 mod fencing;
 mod flush;
 pub(crate) mod identity;
+mod in_flight;
 pub(crate) mod inventory;
 pub(crate) mod logical_unit;
 pub(crate) mod port_groups;

@@ -6,6 +6,7 @@ mod forms;
 mod medium;
 mod name;
 mod profile;
+pub mod revalidating;
 mod revalidation;
 mod size;
 mod transitions;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use iscsi_multipath::{
     Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, KnownUnit, PathId, Profile, Reasons,
-    SharedReasons, SizeQuestion, Unit, Verdict,
+    Resized, SharedReasons, SizeQuestion, Unit,
 };
 use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{Completion, TaskError};
@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use crate::completion::attention_of;
 use crate::state::fencing::Membership;
 use crate::state::outstanding::Outstanding;
+use crate::state::revalidating::Revalidating;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
@@ -24,8 +25,7 @@ pub(crate) struct UnitState {
     outstanding: Outstanding,
     /// The flushes of all disks of the initiator with the unit, once that is known.
     flushes: OnceLock<Arc<UnitFlushes>>,
-    /// One request asks which unit it is, for all that wait for the answer.
-    revalidation_turn: tokio::sync::Mutex<()>,
+    revalidating: Arc<Revalidating>,
     pub(crate) membership: Membership,
     pub(crate) profile: OnceCell<Arc<Profile>>,
 }
@@ -37,7 +37,7 @@ impl Default for UnitState {
             known: Arc::default(),
             outstanding: Outstanding::default(),
             flushes: OnceLock::new(),
-            revalidation_turn: tokio::sync::Mutex::default(),
+            revalidating: Arc::default(),
             membership: Membership::default(),
             profile: OnceCell::default(),
         }
@@ -59,9 +59,9 @@ impl UnitState {
         self.known.lock()
     }
 
-    /// Waits until no other request asks over this session which unit it is.
-    pub(crate) async fn revalidation_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.revalidation_turn.lock().await
+    /// Those that wait until it is certain which unit the session leads to.
+    pub(crate) const fn revalidating(&self) -> &Arc<Revalidating> {
+        &self.revalidating
     }
 
     /// Begins a command and sends it; no other one is sent in between.
@@ -82,9 +82,8 @@ impl UnitState {
         self.outstanding.wait(have_ended).await;
     }
 
-    /// No status is waited for any more of the commands that were sent before this one.
-    pub(crate) fn give_up_before(&self, number: CommandNumber) {
-        self.lock().give_up_before(self.path, number);
+    /// Some commands have been given up. Wakes the tasks that wait for them.
+    pub(crate) fn notify_given_up(&self) {
         self.outstanding.notify();
     }
 
@@ -99,11 +98,6 @@ impl UnitState {
     /// A write has ended with GOOD.
     pub(crate) fn wrote(&self, begun: &Begun) {
         self.lock().durability.on_write(self.path, begun.epoch);
-    }
-
-    /// The unit keeps writes in a volatile cache, or does not report that it has none.
-    pub(crate) fn found_cache(&self) {
-        self.lock().durability.on_cache();
     }
 
     /// The unit has reported what it is.
@@ -133,25 +127,9 @@ impl UnitState {
         self.lock().identity.reasons(self.path)
     }
 
-    /// The reasons to ask over this session, if some are not resolved.
-    ///
-    /// # Errors
-    /// Why the unit must not be used any more.
-    pub(crate) fn open_reasons(&self) -> Result<Option<Reasons>, Verdict> {
-        let unit = self.lock();
-        unit.identity.verdict(self.path)?;
-        let is_open = unit.identity.has_reasons(self.path);
-        Ok(is_open.then(|| unit.identity.reasons(self.path)))
-    }
-
     /// The unit was asked when there had been these reasons, and is still the known one.
     pub(crate) fn recognized(&self, asked_at: Reasons) {
         self.lock().identity.on_revalidated(self.path, asked_at);
-    }
-
-    /// The session leads to another unit, for good.
-    pub(crate) fn found_another(&self, verdict: Verdict) {
-        self.lock().identity.on_another_unit(self.path, verdict);
     }
 
     /// A question for the capacity is about to be sent.
@@ -163,27 +141,28 @@ impl UnitState {
     pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
         let resized = self.lock().identity.on_size(question, found.bytes());
         if let Some(resized) = resized {
-            let (before, now) = (resized.before, resized.now);
-            tracing::info!(before, now, "the unit has another capacity, bytes");
-            self.known.changes.resized(before, now);
+            self.report_resized(resized);
         }
     }
 
-    /// From now on a flush takes turns with those of the other disks with the unit, and learns which of them fail.
-    pub(crate) fn flush_with(&self, flushes: Arc<UnitFlushes>) {
-        self.flushes.get_or_init(|| {
-            flushes.add(&self.known);
-            flushes
-        });
+    /// Informs the subscribers to changes.
+    pub(crate) fn report_resized(&self, Resized { before, now }: Resized) {
+        tracing::info!(before, now, "the unit has another capacity, bytes");
+        self.known.changes.resized(before, now);
     }
 
-    pub(crate) fn flushes(&self) -> Option<&UnitFlushes> {
-        self.flushes.get().map(Arc::as_ref)
+    /// The flushes that take turns with those of the disk, and fail for it as well. The first call finds them.
+    pub(crate) fn flushes_or(&self, find: impl FnOnce() -> Arc<UnitFlushes>) -> &Arc<UnitFlushes> {
+        self.flushes.get_or_init(|| {
+            let flushes = find();
+            flushes.add(&self.known);
+            flushes
+        })
     }
 
     /// Whether another disk of the initiator has the unit as well.
     pub(crate) fn is_unit_of_another_disk(&self) -> bool {
-        self.flushes().is_some_and(UnitFlushes::are_shared)
+        self.flushes.get().is_some_and(|flushes| flushes.are_shared())
     }
 
     /// Takes over what the unit has reported while it was asked which one it is: it does not repeat that.
@@ -212,7 +191,7 @@ impl UnitState {
             known: Arc::clone(&self.known),
             outstanding: Outstanding::default(),
             flushes: self.flushes.clone(),
-            revalidation_turn: tokio::sync::Mutex::default(),
+            revalidating: Arc::default(),
             membership: self.membership.follow(),
             profile: self.profile.clone(),
         }
@@ -261,7 +240,7 @@ impl Listener {
             unit.known.changes.hear(attention);
         }
         if effects.has_failed_flush
-            && let Some(flushes) = unit.flushes()
+            && let Some(flushes) = unit.flushes.get()
         {
             flushes.failed(&unit.known);
         }
@@ -320,9 +299,13 @@ mod tests {
         let mut before = pin!(unit.ended_before(third.number));
         let mut context = Context::from_waker(Waker::noop());
         assert!(before.as_mut().poll(&mut context).is_pending());
-        unit.give_up_before(second.number);
+        let give_up_before = |number| {
+            unit.lock().give_up_before(unit.path(), number);
+            unit.notify_given_up();
+        };
+        give_up_before(second.number);
         assert!(before.as_mut().poll(&mut context).is_pending(), "the second has not ended");
-        unit.give_up_before(third.number);
+        give_up_before(third.number);
         assert!(before.as_mut().poll(&mut context).is_ready());
     }
 }

@@ -19,6 +19,7 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::completion::tolerate;
 use crate::error::{Cause, Error, UnitCause};
 use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::transfer::Transfer;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
 const MODE_LEN: u8 = 252;
@@ -74,7 +75,7 @@ fn raises_doubt(error: &Error) -> bool {
 }
 
 /// What stands behind the number: a disk, or an error that says what else.
-pub(crate) async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
     let inquiry = unit.check_present().await?;
     let device_type = inquiry.device_type;
     if device_type != DeviceType::DIRECT_ACCESS_BLOCK {
@@ -134,7 +135,7 @@ pub(super) async fn port_identification(
 }
 
 /// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
-pub(crate) async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
+async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
     better_of(long, short)
 }
@@ -166,10 +167,15 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// What the unit says of its medium, and of its cache.
-pub(crate) async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
-    let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
-    let data = unit.query(command, MODE_LEN.into()).await;
+async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
+    let data = unit.execute_with_retry(mode_question()).await.map(|completion| completion.data);
     decode(data, ModeParameters::decode_6)
+}
+
+/// MODE SENSE (6) of all pages.
+pub(super) fn mode_question() -> Transfer {
+    let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
+    Transfer::query(command, MODE_LEN.into())
 }
 
 /// The answer to a question that a unit need not know: `None` if it refuses or makes no sense.

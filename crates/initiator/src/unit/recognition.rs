@@ -1,21 +1,28 @@
 //! The unit of before, or another one: asked again when there is a reason to doubt it.
 
-use std::pin::Pin;
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
 
-use iscsi_multipath::{Mismatch, Profile, Verdict, check_block_size};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use bytes::BytesMut;
+use iscsi_multipath::Mismatch;
+use iscsi_multipath::revalidating::{End, Failure, Proof, ProofStep, Step, Terms};
+use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::error::{Cause, Error, UnitCause};
+use crate::boxed::boxed;
+use crate::error::{Error, UnitCause};
+use crate::runtime::{self, Task};
 use crate::state::budget::Budget;
+use crate::state::revalidating::Asker;
 use crate::unit::identity::{mismatch_error, name_within_a_session};
+use crate::unit::in_flight::{InFlight, by};
 use crate::unit::logical_unit::LogicalUnit;
-use crate::unit::probe;
 
 /// What the questions may have under way: all at once.
 const QUESTIONS: usize = 8;
 const QUESTION_BYTES: usize = 1 << 20;
+/// The most questions that have failed and may be the reason of an answer: those of one try.
+const MAX_FAILED: usize = 8;
 
 pub(super) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
@@ -45,22 +52,27 @@ impl LogicalUnit {
         if !self.session().may_have_several_connections() {
             return Ok(());
         }
-        let (state, patience) = (self.state(), self.session().policy().patience);
+        let state = self.state();
+        let mut proof = Proof::by_all(self.session().policy().patience);
         loop {
-            let heard = timeout(patience, state.ended_before(state.next_command())).await;
-            heard.map_err(|_| self.unproven())?;
-            if !state.needs_revalidation() {
-                return Ok(());
+            let step = proof.poll(state.path(), &state.lock(), Instant::now().into_std());
+            match step {
+                ProofStep::Revalidate => self.recognized().await?,
+                ProofStep::Hear(number) => {
+                    let until = proof.poll_timeout().map(Instant::from_std);
+                    by(until, state.ended_before(number)).await;
+                }
+                ProofStep::Proven => return Ok(()),
+                ProofStep::Unproven => return Err(self.unproven()),
             }
-            self.recognized().await?;
         }
     }
 
     /// Asks the unit whether it is the one of before, whatever it has told.
     ///
     /// # Errors
-    /// [`UnitCause::DifferentUnits`] or [`UnitCause::BlockSizeChanged`] if it is not, for good;
-    /// [`UnitCause::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
+    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, for good;
+    /// [`Error::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
     /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout) says; when the session ended.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
         self.state().add_reason();
@@ -77,96 +89,127 @@ impl LogicalUnit {
         })
     }
 
-    /// Boxed, since hardly a request has to wait for it, and since the questions are requests
-    /// themselves. They run in a task: a caller who leaves its request alone for a while holds nobody up.
+    /// Boxed, since hardly a request has to wait for it, and since the questions are requests themselves. One caller asks for
+    /// all, in a task: a caller who leaves its request alone for a while holds no other one up.
     fn recognize(&self) -> Recognition {
         let unit = self.clone();
         Box::pin(async move {
-            // The set ends its task when it is dropped.
-            let mut tasks = JoinSet::new();
-            let span = unit.session().span().clone();
-            tasks.spawn(async move { unit.ask_for_all().await }.instrument(span));
-            let asked = tasks.join_next().await.and_then(Result::ok);
-            asked.unwrap_or(Err(Error::closed()))
+            let Some(terms) = unit.terms() else { return Ok(()) };
+            runtime::require()?;
+            let state = unit.state();
+            let (waiter, asker) = state.revalidating().wait(state.path(), &terms);
+            if let Some(asker) = asker {
+                let span = unit.session().span().clone();
+                drop(Task::detached(unit.clone().ask_for_all(asker, terms).instrument(span)));
+            }
+            waiter.answer().await
         })
     }
 
-    /// One asks for all: who waits for its turn meanwhile need not ask again.
-    async fn ask_for_all(&self) -> Result<(), Error> {
-        let state = self.state();
-        let Some(known) = state.profile.get() else { return Ok(()) };
-        let _turn = state.revalidation_turn().await;
+    /// What is known of the unit; `None` before anything is.
+    fn terms(&self) -> Option<Terms> {
+        let known = self.state().profile.get()?;
         let policy = self.session().policy();
-        let (begun, mut pauses) = (Instant::now(), policy.retry.pauses());
+        Some(Terms {
+            name: name_within_a_session(known),
+            capacity: known.capacity,
+            retry_timeout: policy.patience,
+            pauses: policy.retry.pauses(),
+        })
+    }
+
+    /// Asks by [`Revalidations`](iscsi_multipath::revalidating::Revalidations), as long as a caller waits.
+    async fn ask_for_all(self, mut asker: Asker, terms: Terms) -> Result<(), Error> {
         // What waits for the answer may hold the whole budget of the others.
-        let mut unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
-        if state.known().transitions().has_other_ports() {
-            unit = unit.through_one_of_several_ports();
+        let mut asked = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
+        if self.state().known().transitions().has_other_ports() {
+            asked = asked.through_one_of_several_ports();
         }
+        let left = asker.left();
+        let mut in_flight = InFlight::default();
+        let mut failed = VecDeque::new();
         loop {
-            let Some(asked_at) = state.open_reasons().map_err(|why| self.error_of(why))? else {
-                return Ok(());
-            };
-            match Box::pin(unit.compare(known)).await {
-                Ok(Ok(())) => state.recognized(asked_at),
-                Ok(Err(verdict)) => state.found_another(verdict),
-                Err(error) if is_told_at_once(&error) => return Err(error),
-                Err(error) => {
-                    let pause = pauses.next();
-                    if begun.elapsed().saturating_add(pause) > policy.patience {
-                        return Err(error);
+            let mut left = pin!(left.notified());
+            // From here on it is noticed where a caller waits no longer.
+            left.as_mut().enable();
+            match asker.poll(self.state().known()) {
+                Step::Ask(question) => {
+                    let (unit, command) = (asked.clone(), question.command);
+                    let answer = boxed(async move {
+                        let (cdb, len) = command.cdb_and_len();
+                        unit.query(cdb, len).await
+                    });
+                    in_flight.push(question.number, answer);
+                }
+                Step::Resized(resized) => self.state().report_resized(resized),
+                Step::Answer(waiter, result) => {
+                    let answer = result.map_err(|why| self.error_of_failure(why, &failed, &terms));
+                    asker.answer(waiter, answer);
+                }
+                Step::Idle => return Ok(()),
+                Step::Wait => {
+                    let next = async {
+                        tokio::select! {
+                            biased;
+                            answered = in_flight.next() => Some(answered),
+                            () = left => None,
+                        }
+                    };
+                    if let Some(Some((number, answer))) = by(asker.poll_timeout(), next).await {
+                        asker.on_end(number, end_of(&answer));
+                        failed.extend(answer.err().map(|error| (number, error)));
+                        failed.drain(..failed.len().saturating_sub(MAX_FAILED));
                     }
-                    sleep(pause).await;
                 }
             }
         }
     }
 
-    /// Asks everything by which a unit is known again, at once; and whether it has a volatile cache by now: a
-    /// reset may be all that is told of what came before it (SAM-5 §5.14), so also in place of MODE PARAMETERS
-    /// CHANGED.
-    ///
-    /// # Errors
-    /// Why nothing is known by that, for the time being.
-    async fn compare(&self, known: &Profile) -> Result<Result<(), Verdict>, Error> {
-        let name = name_within_a_session(known);
-        let question = self.state().ask_size();
-        let (inquiry, found, capacity, mode) = tokio::join!(
-            probe::inquiry(self),
-            self.ask_name(&name),
-            probe::capacity(self),
-            probe::mode(self)
-        );
-        inquiry?;
-        if mode?.and_then(|mode| mode.write_cache_enabled()) != Some(false) {
-            self.state().found_cache();
-        }
-        match found? {
-            Ok(()) => {}
-            Err(Mismatch::Other(found)) => {
-                return Ok(Err(Verdict::OtherUnit { expected: name.to_string(), found }));
+    /// The error of a revalidation, of which these questions have failed.
+    fn error_of_failure(
+        &self,
+        failure: Failure,
+        failed: &VecDeque<(u32, Error)>,
+        terms: &Terms,
+    ) -> Error {
+        let lun = self.lun();
+        match failure {
+            Failure::Verdict(verdict) => self.error_of(verdict),
+            Failure::Question(number) => {
+                let failed = failed.iter().find(|(of, _)| *of == number);
+                failed.map_or_else(Error::closed, |(_, error)| error.clone())
             }
-            Err(unproven) => return Err(mismatch_error(unproven, &name, self.portal_name())),
+            Failure::NoUnit => {
+                Error::from(UnitCause::NoSuchUnit { lun, target: self.session().target_url() })
+            }
+            Failure::NotADisk(device_type) => {
+                Error::from(UnitCause::NotABlockDevice { lun, device_type })
+            }
+            Failure::Format(command, why) => Error::from(UnitCause::Format {
+                command: command.cdb_and_len().0.operation_name(),
+                why,
+            }),
+            Failure::Unproven(why) => {
+                mismatch_error(Mismatch::Unproven(why), &terms.name, self.portal_name())
+            }
         }
-        let capacity = capacity?;
-        if let Err(verdict) = check_block_size(&known.capacity, &capacity) {
-            return Ok(Err(verdict));
-        }
-        self.state().learn_size(question, &capacity);
-        Ok(Ok(()))
     }
 }
 
-/// Whether the session leads to nothing that could be asked, for the time being: whoever waits is told,
-/// and the next one asks again.
-fn is_told_at_once(error: &Error) -> bool {
-    let is_gone = matches!(
-        error.cause(),
-        Cause::Unit(
-            UnitCause::NoSuchUnit { .. }
-                | UnitCause::UnitGone(_)
-                | UnitCause::NotABlockDevice { .. }
-        )
-    );
-    is_gone || error.is_of_session() || error.may_be_of_port()
+fn end_of(answer: &Result<BytesMut, Error>) -> End<'_> {
+    let error = match answer {
+        Ok(data) => return End::Good(data),
+        Err(error) => error,
+    };
+    if let Some(sense) = error.sense() {
+        End::Check(sense)
+    } else if let Some(status) = error.status() {
+        End::Status(status)
+    } else if error.is_of_no_unit() {
+        End::NoUnit
+    } else if error.is_of_session() {
+        End::SessionLost
+    } else {
+        End::NoAnswer
+    }
 }

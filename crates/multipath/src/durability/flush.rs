@@ -6,7 +6,7 @@ use crate::ids::PathId;
 
 /// A flush in progress. It ends in one of [`end_flush`](Durability::end_flush), [`fail_flush`](Durability::fail_flush) and
 /// [`abandon_flush`](Durability::abandon_flush).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "a flush that does not end hides what it was for"]
 pub struct Flush {
     path: PathId,

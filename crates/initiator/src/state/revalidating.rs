@@ -1,0 +1,130 @@
+//! The callers that wait until it is certain which unit a session leads to.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_multipath::PathId;
+use iscsi_multipath::revalidating::{End, Revalidations, Step, Terms, WaiterId};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::state::unit_lock::UnitLock;
+
+type Answer = Result<(), Error>;
+
+/// The revalidation of one path, and those that wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Revalidating {
+    owner: Mutex<Owner>,
+    /// A caller waits no longer.
+    left: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Owner {
+    revalidations: Revalidations,
+    waiting: Vec<(WaiterId, oneshot::Sender<Answer>)>,
+}
+
+/// A caller that waits, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    revalidating: Arc<Revalidating>,
+    id: WaiterId,
+    answer: oneshot::Receiver<Answer>,
+}
+
+/// The one that polls for all, until none waits. If it is dropped before, all receive that the session has ended.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    revalidating: Arc<Revalidating>,
+    path: PathId,
+    is_idle: bool,
+}
+
+impl Revalidating {
+    /// Adds a caller. The first one receives the part of the asker.
+    pub(crate) fn wait(self: &Arc<Self>, path: PathId, terms: &Terms) -> (Waiter, Option<Asker>) {
+        let (sender, answer) = oneshot::channel();
+        let mut owner = self.lock();
+        let (id, is_first) = owner.revalidations.wait(path, terms, Instant::now().into_std());
+        owner.waiting.push((id, sender));
+        drop(owner);
+        let [of_waiter, of_asker] = [(); 2].map(|()| Arc::clone(self));
+        let asker = is_first.then(|| Asker { revalidating: of_asker, path, is_idle: false });
+        (Waiter { revalidating: of_waiter, id, answer }, asker)
+    }
+
+    /// Locked before a [`UnitLock`], never after one.
+    fn lock(&self) -> MutexGuard<'_, Owner> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Owner {
+    fn take(&mut self, waiter: WaiterId) -> Option<oneshot::Sender<Answer>> {
+        let at = self.waiting.iter().position(|(id, _)| *id == waiter)?;
+        Some(self.waiting.swap_remove(at).1)
+    }
+}
+
+impl Waiter {
+    /// # Errors
+    /// Why it is not certain which unit it is.
+    pub(crate) async fn answer(mut self) -> Answer {
+        (&mut self.answer).await.unwrap_or(Err(Error::closed()))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut owner = self.revalidating.lock();
+        if owner.take(self.id).is_some() {
+            owner.revalidations.cancel(self.id);
+            drop(owner);
+            self.revalidating.left.notify_waiters();
+        }
+    }
+}
+
+impl Asker {
+    /// Notified when a caller waits no longer.
+    pub(crate) fn left(&self) -> Arc<Notify> {
+        Arc::clone(&self.revalidating.left)
+    }
+
+    pub(crate) fn poll(&mut self, unit: &UnitLock) -> Step {
+        let now = Instant::now().into_std();
+        let mut owner = self.revalidating.lock();
+        let step = owner.revalidations.poll(self.path, &mut unit.lock(), now);
+        self.is_idle = matches!(step, Step::Idle);
+        step
+    }
+
+    /// When to poll, whatever happens before.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.revalidating.lock().revalidations.poll_timeout(self.path).map(Instant::from_std)
+    }
+
+    pub(crate) fn on_end(&self, question: u32, end: End<'_>) {
+        self.revalidating.lock().revalidations.on_end(self.path, question, end);
+    }
+
+    pub(crate) fn answer(&self, waiter: WaiterId, answer: Answer) {
+        let sender = self.revalidating.lock().take(waiter);
+        // The caller may have gone meanwhile.
+        drop(sender.map(|sender| sender.send(answer)));
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        if !self.is_idle {
+            let mut owner = self.revalidating.lock();
+            let waiting = owner.revalidations.remove(self.path);
+            let senders: Vec<_> = waiting.into_iter().map(|waiter| owner.take(waiter)).collect();
+            drop(owner);
+            drop(senders);
+        }
+    }
+}

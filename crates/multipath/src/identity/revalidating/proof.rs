@@ -1,0 +1,152 @@
+//! Whether a GOOD counts that came while the unit may have been another one.
+
+use std::time::{Duration, Instant};
+
+use crate::unit::Unit;
+use crate::{CommandNumber, PathId};
+
+/// The proof that the known unit has executed a command that has ended with GOOD: from the end of the command on.
+///
+/// Nothing orders the connections of a session: the answer of another unit may come over one before the unit attention over
+/// another. So what will be written back, or vouches for what was written, counts only when all commands have ended that the
+/// session had sent by then.
+///
+/// A machine that owns all commands of a unit uses it like this:
+///
+/// - A command may be sent over a path unless [`Identity::needs_revalidation`](crate::Identity::needs_revalidation). Until then it
+///   waits for [`Revalidations`](super::Revalidations), whose own questions are sent nevertheless, and so are INQUIRY, REPORT
+///   LUNS and REQUEST SENSE, which report no unit attention.
+/// - A command that has ended with GOOD is answered after [`ProofStep::Proven`], and only if
+///   [`Unit::is_of_known_unit`](crate::Unit::is_of_known_unit); otherwise it is sent again.
+/// - An end other than GOOD needs no proof: it is judged, and retried, as always.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof {
+    /// How long commands are waited for that were sent by then; without it, no command is.
+    limit: Option<Duration>,
+    hearing: Option<Hearing>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hearing {
+    number: CommandNumber,
+    until: Option<Instant>,
+}
+
+/// What a proof needs next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ProofStep {
+    /// Wait until the unit has been asked which one it is ([`Revalidations::wait`](super::Revalidations::wait)), then poll
+    /// again. If that fails, so does the command.
+    Revalidate,
+    /// Poll again when the commands have ended that the path sent before this one, or when
+    /// [`poll_timeout`](Proof::poll_timeout) has come.
+    Hear(CommandNumber),
+    /// All that matters has been heard.
+    Proven,
+    /// Commands have not ended in time, and one of them may have reported another unit.
+    Unproven,
+}
+
+impl Proof {
+    /// A proof for a command that matters to no other one.
+    pub const fn of_the_answer() -> Self {
+        Self { limit: None, hearing: None }
+    }
+
+    /// A proof by all commands that the session has sent by then, which are waited for as long as this.
+    pub const fn by_all(limit: Duration) -> Self {
+        Self { limit: Some(limit), hearing: None }
+    }
+
+    /// Returns what is needed next.
+    pub fn poll(&mut self, path: PathId, unit: &Unit, now: Instant) -> ProofStep {
+        if unit.identity.needs_revalidation(path) {
+            self.hearing = None;
+            return ProofStep::Revalidate;
+        }
+        let Some(limit) = self.limit else { return ProofStep::Proven };
+        let first = || Hearing { number: unit.next_command(path), until: now.checked_add(limit) };
+        let Hearing { number, until } = *self.hearing.get_or_insert_with(first);
+        if unit.have_ended_before(path, number) {
+            ProofStep::Proven
+        } else if until.is_some_and(|until| now >= until) {
+            ProofStep::Unproven
+        } else {
+            ProofStep::Hear(number)
+        }
+    }
+
+    /// Returns when to poll, whatever happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.hearing.and_then(|hearing| hearing.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_session::TaskError;
+
+    use super::*;
+    use crate::identity::KnownUnit;
+    use crate::unit::{Begun, CommandEnd, CommandFacts};
+
+    const PATH: PathId = Unit::FIRST_PATH;
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[expect(clippy::disallowed_methods, reason = "some time to count from")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn unit() -> Unit {
+        let mut unit = Unit::new();
+        unit.identity.on_known(KnownUnit { is_removable: false, capacity: 4096 });
+        unit
+    }
+
+    fn end_lost(unit: &mut Unit, begun: &Begun) {
+        let facts =
+            CommandFacts { number: begun.number, synchronizes_cache: false, is_preempted: false };
+        let _ = unit.end(PATH, facts, CommandEnd::Error(&TaskError::Aborted));
+    }
+
+    #[test]
+    fn a_command_that_ended_well_while_the_unit_was_in_doubt_waits_for_the_revalidation() {
+        let (mut unit, now) = (unit(), start());
+        let begun = unit.begin(PATH);
+        let mut proof = Proof::of_the_answer();
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Proven);
+        unit.identity.add_reason(PATH);
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Revalidate);
+        unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Proven);
+        assert!(unit.is_of_known_unit(PATH, &begun), "it came back before it was asked");
+        unit.identity.add_reason(PATH);
+        unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Proven);
+        assert!(!unit.is_of_known_unit(PATH, &begun), "another one may have come and gone");
+    }
+
+    #[test]
+    fn what_the_session_had_sent_by_then_is_heard() {
+        let (mut unit, now) = (unit(), start());
+        let [before, begun] = [(); 2].map(|()| unit.begin(PATH));
+        unit.forget(PATH, begun.number);
+        let after = unit.begin(PATH);
+        let mut proof = Proof::by_all(PATIENCE);
+        let number = unit.next_command(PATH);
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
+        let _later = unit.begin(PATH);
+        unit.forget(PATH, before.number);
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
+        end_lost(&mut unit, &after);
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Revalidate);
+        unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
+        // What was sent meanwhile may know of a further one.
+        let number = unit.next_command(PATH);
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
+        assert_eq!(proof.poll_timeout(), Some(now + PATIENCE));
+        let late = now + PATIENCE;
+        assert_eq!(proof.poll(PATH, &unit, late), ProofStep::Unproven);
+    }
+}
