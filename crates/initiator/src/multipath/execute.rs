@@ -134,7 +134,8 @@ impl Paths {
             len: transfer.len() as u64,
             writes: transfer.writes(),
             is_plain: matches!(transfer.kind(), RequestKind::Read | RequestKind::Write),
-            can_shorten: transfer.can_shorten(),
+            // When the unit does not know a form, it is known whether there is a shorter one.
+            can_shorten: true,
             can_double: self.budget().max_of(transfer.len()) >= 2,
             route: Route::Credit,
         }

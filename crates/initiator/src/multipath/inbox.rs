@@ -83,6 +83,13 @@ impl Inboxes {
         }
     }
 
+    /// Whether a request has orders that its caller has not taken.
+    pub(super) fn has_orders(&self, request: RequestId) -> bool {
+        let inboxes = self.0.get(request.place() as usize);
+        let mut inboxes = inboxes.into_iter().flatten();
+        inboxes.any(|inbox| inbox.request == request && !inbox.orders.is_empty())
+    }
+
     /// Takes the attempts that have not begun.
     pub(super) fn take_attempts(&mut self, request: RequestId) -> SmallVec<[Attempt; 1]> {
         let mut attempts = SmallVec::new();

@@ -1,5 +1,6 @@
 //! Carries out what the requests of a disk want done: counts it, and gives each request its orders.
 
+use std::sync::MutexGuard;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -27,26 +28,41 @@ pub(super) struct Flight {
 impl Paths {
     /// Applies a change to the requests, and carries out what follows from it. Callers are woken once the lock is released.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        self.change_then(change, |_, result| result)
+        let mut state = self.lock_for_change();
+        let result = change(&mut state);
+        self.carry_out_all(state, None);
+        result
     }
 
-    /// The same, and looks at the state once all has been carried out.
-    pub(super) fn change_then<T, R>(
-        &self,
-        change: impl FnOnce(&mut State) -> T,
-        then: impl FnOnce(&mut State, T) -> R,
-    ) -> R {
+    /// The lock for a change, after which all that follows from it has to be [carried out](Self::carry_out_all).
+    pub(super) fn lock_for_change(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.requests.set_backlog(self.is_short_of_memory());
-        let changed = change(&mut state);
-        let mut wakers = Wakers::new();
+        state
+    }
+
+    /// Carries out what follows from a change. Returns what the request `own` is to do next, if that is clear, so that it need
+    /// not look for it.
+    pub(super) fn carry_out_all(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        own: Option<RequestId>,
+    ) -> Option<Order> {
+        let (mut next, mut wakers) = (None, Wakers::new());
         while let Some(output) = state.requests.poll_output() {
-            self.carry_out(&mut state, output, &mut wakers);
+            let Some((request, order)) = self.carry_out(&mut state, output) else { continue };
+            if next.is_none() && own == Some(request) {
+                if let Order::Completed(_) = order {
+                    state.inboxes.close(request);
+                }
+                next = Some(order);
+            } else {
+                state.inboxes.push(request, order, &mut wakers);
+            }
         }
-        let result = then(&mut state, changed);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        result
+        next
     }
 
     /// Whether requests wait for their share of the budget. They do not wait for the paths as long as those that have their
@@ -55,32 +71,34 @@ impl Paths {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
 
-    fn carry_out(&self, state: &mut State, output: Output<Error>, wakers: &mut Wakers) {
-        let (request, order) = match output {
+    /// Carries out what is about paths, and returns what is about a request.
+    fn carry_out(&self, state: &mut State, output: Output<Error>) -> Option<(RequestId, Order)> {
+        match output {
             Output::Send { request, attempt, path, is_short, is_hedge } => {
                 let attempt = self.begin(state, request, (attempt, path), (is_short, is_hedge));
-                let Some(attempt) = attempt else { return };
-                (request, Order::Send(attempt))
+                return Some((request, Order::Send(attempt?)));
             }
             Output::Completed { request, result, .. } => {
                 // A second copy that has not been sent is not needed any more.
                 state.drop_attempts(request);
-                (request, Order::Completed(result))
+                return Some((request, Order::Completed(result)));
             }
-            Output::Abort { request, attempt } => (request, Order::Abort(attempt)),
-            Output::Charge { request, .. } => (request, Order::Charge),
-            Output::Reserve { request, waits, .. } => (request, Order::Reserve { waits }),
-            Output::Unreserve(request) => (request, Order::Unreserve),
-            Output::Prepare(request) => (request, Order::Prepare),
-            Output::Report(request, report) => (request, Order::Report(report)),
-            Output::Choose(request) => return state.choose(request),
-            Output::Retried(path) => return state.paths.count_retry(path),
-            Output::PortRefused(path, access) => return self.port_refused(state, path, access),
-            Output::PortNeeded => return self.port_needed(state),
-            Output::PathSetAside(path, why) => return self.set_aside(state, path, &why),
-            Output::PathDrained(_) => return self.drained().notify_waiters(),
-        };
-        state.inboxes.push(request, order, wakers);
+            Output::Abort { request, attempt } => return Some((request, Order::Abort(attempt))),
+            Output::Charge { request, .. } => return Some((request, Order::Charge)),
+            Output::Reserve { request, waits, .. } => {
+                return Some((request, Order::Reserve { waits }));
+            }
+            Output::Unreserve(request) => return Some((request, Order::Unreserve)),
+            Output::Prepare(request) => return Some((request, Order::Prepare)),
+            Output::Report(request, report) => return Some((request, Order::Report(report))),
+            Output::Choose(request) => state.choose(request),
+            Output::Retried(path) => state.paths.count_retry(path),
+            Output::PortRefused(path, access) => self.port_refused(state, path, access),
+            Output::PortNeeded => self.port_needed(state),
+            Output::PathSetAside(path, why) => self.set_aside(state, path, &why),
+            Output::PathDrained(_) => self.drained().notify_waiters(),
+        }
+        None
     }
 
     /// An attempt takes its path.
@@ -152,6 +170,9 @@ impl State {
 
     /// Ends the attempts of a request whose commands have not been sent.
     pub(super) fn drop_attempts(&mut self, request: RequestId) {
+        if !self.inboxes.has_orders(request) {
+            return;
+        }
         let len = self.inboxes.len_of(request).unwrap_or_default();
         for attempt in self.inboxes.take_attempts(request) {
             self.paths.counted(attempt.path).give_up(len);
@@ -175,8 +196,10 @@ impl Flight {
         now: Instant,
     ) -> Option<Order> {
         self.has_ended = true;
-        let ended = |state: &mut State| self.ended(state, result, sent, now);
-        self.paths.change_then(ended, |state, ()| state.inboxes.take(self.request))
+        let mut state = self.paths.lock_for_change();
+        self.ended(&mut state, result, sent, now);
+        // It is in flight once, so that it has no earlier orders.
+        self.paths.carry_out_all(state, Some(self.request))
     }
 
     fn ended(

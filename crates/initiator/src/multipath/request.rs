@@ -9,7 +9,7 @@ use iscsi_multipath::requests::{Failure, RequestId, RequestSpec, Route};
 use tokio::time::sleep_until;
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, State, now};
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::outputs::Flight;
 use crate::state::counters::RequestKind;
@@ -31,13 +31,10 @@ impl<'a> Request<'a> {
         spec: RequestSpec,
         now: Instant,
     ) -> (Self, Option<Order>) {
-        let submit = |state: &mut State| {
-            let id = state.requests.submit(spec, now);
-            state.inboxes.open(id, (kind, spec.len));
-            id
-        };
-        let take = |state: &mut State, id| (id, state.inboxes.take(id));
-        let (id, order) = paths.change_then(submit, take);
+        let mut state = paths.lock_for_change();
+        let id = state.requests.submit(spec, now);
+        state.inboxes.open(id, (kind, spec.len));
+        let order = paths.carry_out_all(state, Some(id));
         let request = Self { paths, id, kind, len: spec.len, has_completed: false };
         (request, order)
     }
