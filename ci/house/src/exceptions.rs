@@ -45,11 +45,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         ],
     },
     Exception {
-        reason: "To be split by noun.",
+        reason: "To be split by noun: what is in flight over a path, and what its link shows.",
         types: &[("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13)],
     },
     Exception {
-        reason: "The machine of the protocol: one file for each PDU that it receives or sends.",
+        reason: "Its state has about ten owners, structs with methods of their own; a file holds what one PDU does to them.",
         types: &[
             ("crates/session/src/session.rs", "Session", What::Files, 27),
             ("crates/testkit/src/target/node.rs", "Target", What::Files, 16),
