@@ -1,5 +1,7 @@
 //! Traces of the revalidation of one path and of two.
 
+mod model;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
