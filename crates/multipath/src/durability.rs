@@ -151,6 +151,13 @@ impl Durability {
         self.losses.reported()
     }
 
+    /// The moments that it keeps, in an order that does not depend on them: by path, then the others. What they are is of no
+    /// meaning, only which is earlier.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
+        let of_paths = self.paths.iter().flat_map(Reports::epochs).map(Some);
+        of_paths.chain([self.oldest.waiting, self.oldest.flushing, Some(self.now)])
+    }
+
     /// A handle reports all losses so far.
     pub fn report_losses(&mut self) -> LossCount {
         self.losses.report()

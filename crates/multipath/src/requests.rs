@@ -11,6 +11,7 @@
 
 pub mod disposition;
 pub mod end;
+mod fingerprint;
 mod hedging;
 pub mod history;
 mod outcome;

@@ -6,13 +6,20 @@ use crate::ids::PathId;
 
 /// A flush in progress. It ends in one of [`end_flush`](Durability::end_flush), [`fail_flush`](Durability::fail_flush) and
 /// [`abandon_flush`](Durability::abandon_flush).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "a flush that does not end hides what it was for"]
 pub struct Flush {
     path: PathId,
     begun: Epoch,
     /// When the oldest write began that it is for.
     oldest: Option<Epoch>,
+}
+
+impl Flush {
+    /// The moments that it keeps.
+    pub(crate) fn epochs(&self) -> [Option<Epoch>; 2] {
+        [Some(self.begun), self.oldest]
+    }
 }
 
 impl Durability {

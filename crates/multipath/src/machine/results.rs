@@ -1,0 +1,436 @@
+//! The ends of commands: what each says of the unit, and what follows for what it was sent for.
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::{Sense, SenseKey, Status};
+use iscsi_session::TaskError;
+
+use super::flush::{Act, Stage, Wanted};
+use super::output::{AttemptId, Command, Done, Event, Failure, Output, RequestId};
+use super::record::{Attempt, Progress, What};
+use super::{Machine, flush};
+use crate::access::Access;
+use crate::identity::Verdict;
+use crate::ids::PathId;
+use crate::requests::disposition::{Disposition, Facts, Scope, dispose};
+use crate::requests::end::End;
+use crate::requests::AttemptEnd;
+use crate::slab::Key;
+use crate::unit::{Begun, CommandEnd, CommandFacts, Unit, is_write_failure};
+
+/// The end of an attempt, as far as it matters for what it was sent for.
+struct Judged<E> {
+    end: End,
+    access: Option<Access>,
+    error: Option<E>,
+    may_have_executed: bool,
+    is_write_failure: bool,
+    is_not_ready: bool,
+}
+
+impl<E> Judged<E> {
+    const fn plain(end: End, error: Option<E>) -> Self {
+        Self {
+            end,
+            access: None,
+            error,
+            may_have_executed: false,
+            is_write_failure: false,
+            is_not_ready: false,
+        }
+    }
+
+    fn of(how: CommandEnd<'_>, error: impl FnOnce() -> E) -> Self {
+        let (status, sense) = match how {
+            CommandEnd::Status(status, sense) => (status, sense),
+            CommandEnd::Error(why) => {
+                let plain = Self::plain(End::of_failure(why), Some(error()));
+                return Self { may_have_executed: may_have_executed(why), ..plain };
+            }
+        };
+        let end = End::of(status, sense);
+        if end == End::Good {
+            return Self::plain(end, None);
+        }
+        let is_check = status == Status::CHECK_CONDITION;
+        let sense = if is_check { Sense::decode(sense).ok() } else { None };
+        let of_port = |sense| Access::of_refusal(sense).or_else(|| Access::suspected(sense));
+        let current = sense.as_ref().filter(|sense| !sense.deferred);
+        Self {
+            access: sense.as_ref().and_then(of_port),
+            is_write_failure: current.is_some_and(|sense| is_write_failure(sense.key)),
+            is_not_ready: current.is_some_and(|sense| sense.key == SenseKey::NotReady),
+            ..Self::plain(end, Some(error()))
+        }
+    }
+}
+
+/// Whether a command without a status may have been executed.
+const fn may_have_executed(why: &TaskError) -> bool {
+    matches!(
+        why,
+        TaskError::Aborted
+            | TaskError::TimedOut
+            | TaskError::TargetFailure(_)
+            | TaskError::Session { sent: true, .. }
+            | TaskError::ConnectionLost { sent: true, .. }
+    )
+}
+
+impl<E: Clone> Machine<E> {
+    /// An attempt has ended. One that is unknown, has ended before, or was lost with its path changes nothing. `error` makes
+    /// the error of a failed command.
+    pub fn completed(
+        &mut self,
+        attempt: AttemptId,
+        how: CommandEnd<'_>,
+        error: impl FnOnce() -> E,
+        now: Instant,
+    ) {
+        let Some(record) = self.attempts.get(attempt.0).copied() else { return };
+        let Progress::Sent(begun) = record.progress else { return };
+        self.learn(&record, &begun, how);
+        let judged = Judged::of(how, error);
+        match judged.end {
+            End::Good if matches!(record.what, What::Question(_)) => {
+                self.question_failed(attempt.0, &record, End::NoAnswer, now);
+            }
+            End::Good if self.unit.identity.needs_revalidation(record.path) => {
+                if let Some(attempt) = self.attempts.get_mut(attempt.0) {
+                    attempt.progress = Progress::Unproven(begun);
+                }
+                if let Some(path) = self.paths.get_mut(&record.path) {
+                    path.unproven.push_back(attempt.0);
+                }
+                self.end_if_elsewhere(record.path, now);
+            }
+            End::Good => self.good(attempt.0, &record, &begun, now),
+            _ => self.ended(attempt.0, &record, judged, now),
+        }
+        self.run(now);
+    }
+
+    /// The questions of an attempt are answered: it is the known unit, or the path leads to another one, for good.
+    pub fn identified(
+        &mut self,
+        attempt: AttemptId,
+        verdict: Result<(), (Verdict, E)>,
+        now: Instant,
+    ) {
+        let Some(record) = self.attempts.get(attempt.0).copied() else { return };
+        let (Progress::Sent(begun), What::Question(asked_at)) = (record.progress, record.what)
+        else {
+            return;
+        };
+        self.learn(&record, &begun, CommandEnd::Status(Status::GOOD, &[]));
+        self.attempts.remove(attempt.0);
+        if let Some(path) = self.paths.get_mut(&record.path) {
+            (path.question, path.unanswered) = (None, 0);
+        }
+        match verdict {
+            Ok(()) => self.recognized(record.path, asked_at, now),
+            Err((verdict, why)) => {
+                if let Some(path) = self.paths.get_mut(&record.path) {
+                    path.verdict = Some(why);
+                }
+                self.unit.identity.on_another_unit(record.path, verdict);
+                self.end_if_elsewhere(record.path, now);
+            }
+        }
+        self.run(now);
+    }
+
+    /// Takes in what the end of a command says of the unit.
+    fn learn(&mut self, record: &Attempt, begun: &Begun, how: CommandEnd<'_>) {
+        let synchronizes_cache = matches!(record.what, What::Flush);
+        let facts = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
+        let effects = self.unit.end(record.path, facts, how);
+        if let Some(attention) = effects.attention {
+            self.outputs.push_back(Output::Event(Event::Attention(record.path, attention)));
+        }
+        if effects.has_failed_flush {
+            self.outputs.push_back(Output::Event(Event::FlushFailed(record.path)));
+        }
+        if effects.may_be_another_unit && self.unit.identity.needs_revalidation(record.path) {
+            self.outputs.push_back(Output::Withdraw(record.path));
+        }
+    }
+
+    /// The unit was recognized over a path, where it was asked at these reasons.
+    fn recognized(&mut self, path: PathId, asked_at: crate::Reasons, now: Instant) {
+        self.unit.identity.on_revalidated(path, asked_at);
+        if self.unit.identity.needs_revalidation(path) {
+            return;
+        }
+        let Some(state) = self.paths.get_mut(&path) else { return };
+        let (held, unproven) =
+            (std::mem::take(&mut state.held), std::mem::take(&mut state.unproven));
+        held.into_iter().for_each(|key| self.begin(key));
+        for key in unproven {
+            let Some(record) = self.attempts.get(key).copied() else { continue };
+            if let Progress::Unproven(begun) = record.progress {
+                self.good(key, &record, &begun, now);
+            }
+        }
+    }
+
+    /// Ends what is held and what is not proven over a path that leads to another unit.
+    pub(super) fn end_if_elsewhere(&mut self, path: PathId, now: Instant) {
+        let Some(state) = self.paths.get_mut(&path) else { return };
+        let Some(why) = state.verdict.clone() else { return };
+        let held = std::mem::take(&mut state.held);
+        let all = held.into_iter().chain(std::mem::take(&mut state.unproven));
+        for key in all.collect::<Vec<_>>() {
+            let Some(record) = self.attempts.get(key).copied() else { continue };
+            self.ended(key, &record, Judged::plain(End::OtherUnit, Some(why.clone())), now);
+        }
+    }
+
+    /// A command has ended with GOOD, and no reason is left to ask which unit has executed it.
+    fn good(&mut self, key: Key, record: &Attempt, begun: &Begun, now: Instant) {
+        let path = record.path;
+        if !self.unit.is_of_known_unit(path, begun) {
+            // Another unit may have come and gone.
+            return self.ended(key, record, Judged::plain(End::Withdrawn, None), now);
+        }
+        match record.what {
+            What::Request { writes: true, .. } => self.unit.durability.on_write(path, begun.epoch),
+            What::Request { .. } | What::Witness => {
+                self.unit.durability.accept(path, begun.epoch);
+            }
+            What::Flush | What::Question(_) => {}
+        }
+        match record.what {
+            What::Request { .. } => {
+                self.ended(key, record, Judged::plain(End::Good, None), now);
+            }
+            What::Flush | What::Witness => {
+                self.attempts.remove(key);
+                self.flush_answered(record, begun, now);
+            }
+            What::Question(_) => {}
+        }
+    }
+
+    fn flush_answered(&mut self, record: &Attempt, begun: &Begun, now: Instant) {
+        let patience = self.disks.get(&record.disk).map(|disk| disk.retry_timeout);
+        let next = self.unit.next_command(record.path);
+        self.flushes.answered(begun.number, next, patience.unwrap_or_default(), now);
+    }
+
+    /// An attempt has ended, and what that says of the unit is known.
+    fn ended(&mut self, key: Key, record: &Attempt, judged: Judged<E>, now: Instant) {
+        match record.what {
+            What::Request { engine, .. } => {
+                self.request_ended(key, record, engine, judged, now);
+            }
+            What::Flush => {
+                self.attempts.remove(key);
+                self.flush_failed(record, judged, now);
+            }
+            What::Witness => {
+                self.attempts.remove(key);
+                self.witness_ended(record, &judged, now);
+            }
+            What::Question(_) => self.question_failed(key, record, judged.end, now),
+        }
+    }
+
+    fn request_ended(
+        &mut self,
+        key: Key,
+        record: &Attempt,
+        engine: crate::requests::AttemptId,
+        judged: Judged<E>,
+        now: Instant,
+    ) {
+        let Judged { end, access, error, may_have_executed, .. } = judged;
+        let Some(disk) = self.disks.get_mut(&record.disk) else { return };
+        let end_of_engine = AttemptEnd { end, access, error, may_have_executed };
+        disk.requests.ended(engine, end_of_engine, now);
+        // The answer names the attempt, so it stays known until that is an output.
+        while let Some(output) = self.disks.get_mut(&record.disk).and_then(|it| it.requests.poll_output())
+        {
+            self.apply(record.disk, output, now);
+        }
+        self.attempts.remove(key);
+        if let Some(disk) = self.disks.get_mut(&record.disk) {
+            disk.by_attempt.remove(&engine);
+        }
+        if let Some(range) = record.range {
+            if end == End::SessionLost && may_have_executed {
+                self.writes.lose(record.path, range);
+            } else {
+                self.writes.release(range);
+            }
+        }
+    }
+
+    /// An attempt that the engine does not need any more has nothing at the unit.
+    pub(super) fn withdraw(&mut self, key: Key, now: Instant) {
+        let Some(record) = self.attempts.get(key).copied() else { return };
+        if let Some(path) = self.paths.get_mut(&record.path) {
+            path.held.retain(|other| *other != key);
+            path.unproven.retain(|other| *other != key);
+        }
+        self.ended(key, &record, Judged::plain(End::Withdrawn, None), now);
+    }
+
+    fn question_failed(&mut self, key: Key, record: &Attempt, end: End, now: Instant) {
+        self.attempts.remove(key);
+        let pauses = self.disks.get(&record.disk).map(|disk| disk.pauses);
+        let Some(path) = self.paths.get_mut(&record.path) else { return };
+        path.question = None;
+        path.unanswered += 1;
+        // What it reports is asked about immediately, but not for ever.
+        if !matches!(end, End::Attention | End::Withdrawn) || path.unanswered > flush::MAX_ATTENTIONS
+        {
+            let pause = pauses.map(|pauses| pauses.after(path.unanswered).next());
+            path.ask_at = pause.and_then(|pause| now.checked_add(pause));
+        }
+    }
+
+    fn flush_failed(&mut self, record: &Attempt, judged: Judged<E>, now: Instant) {
+        if matches!(judged.end, End::Attention | End::Withdrawn) && self.flushes.is_sent_again() {
+            self.send(record.disk, record.path, What::Flush, Command::Flush, None);
+            return;
+        }
+        let error = judged.error;
+        if judged.is_write_failure {
+            let wanted = self.flushes.failed(&mut self.unit);
+            return self.flush_over(wanted, error);
+        }
+        let Some(mut wanted) = self.flushes.abandon(&mut self.unit) else { return };
+        let Some(disk) = self.disks.get(&record.disk) else { return };
+        let paths = disk.requests.paths();
+        let facts = Facts {
+            is_plain: true,
+            refusals_left: true,
+            others_serve: paths.others_serve(record.path, now),
+            has_other_path: !paths.is_last(record.path),
+            ..Facts::default()
+        };
+        let goes_on = matches!(
+            dispose(judged.end, Scope::Disk, &facts),
+            Disposition::Failover
+                | Disposition::Pause(_)
+                | Disposition::SetPathAside
+                | Disposition::NextPath
+        );
+        let pause = disk.pauses.after(wanted.pauses).next();
+        let waited = now.saturating_duration_since(wanted.since).saturating_add(pause);
+        if goes_on && waited <= disk.retry_timeout {
+            wanted.pauses += 1;
+            wanted.not_before = now.checked_add(pause);
+            self.flushes.retry(wanted);
+        } else {
+            self.flush_over(Some(wanted), error);
+        }
+    }
+
+    fn flush_over(&mut self, wanted: Option<Wanted>, error: Option<E>) {
+        if let Some(key) = wanted.and_then(|wanted| wanted.request)
+            && let Some(error) = error
+        {
+            self.complete(key, Err(Failure::Flush(error)));
+        }
+    }
+
+    fn witness_ended(&mut self, record: &Attempt, judged: &Judged<E>, now: Instant) {
+        let is_again = matches!(judged.end, End::Attention | End::Withdrawn);
+        if is_again && self.flushes.is_sent_again() {
+            self.send(record.disk, record.path, What::Witness, Command::Ready, None);
+        } else if judged.is_not_ready
+            && let Progress::Sent(begun) = record.progress
+        {
+            // A unit attention goes before any other CHECK CONDITION (SAM-5 §5.14): none is left.
+            self.flush_answered(record, &begun, now);
+        } else if let Some(wanted) = self.flushes.witness_failed(&mut self.unit) {
+            self.flushed(wanted);
+        }
+    }
+
+    /// The unit has flushed, and what that proves is known.
+    pub(super) fn flushed(&mut self, wanted: Wanted) {
+        let losses = self.unit.durability.losses();
+        if let Some(key) = wanted.request {
+            self.unit.durability.report_losses();
+            if let Some(disk) = self.disks.get_mut(&wanted.disk) {
+                disk.seen = disk.seen.max(losses);
+            }
+            let is_lost = losses > wanted.seen;
+            self.complete(key, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
+        }
+    }
+
+    /// Does what the flushes want done; `false` if they want nothing.
+    pub(super) fn advance_flush(&mut self, now: Instant) -> bool {
+        let (disks, paths) = (&self.disks, &self.paths);
+        let pick = |unit: &Unit, disk| flush_path(unit, disks, paths, disk, now);
+        let witness = |unit: &Unit, flushing: PathId| {
+            let others = paths.keys().filter(|path| **path != flushing);
+            others.min_by_key(|path| unit.durability.witness_rank(**path)).copied()
+        };
+        let Some(act) = self.flushes.advance(&mut self.unit, pick, witness, now) else {
+            return false;
+        };
+        match act {
+            Act::Flush(disk, path) => {
+                self.send(disk, path, What::Flush, Command::Flush, None);
+                self.end_if_elsewhere(path, now);
+            }
+            Act::Ask(disk, path) => {
+                self.send(disk, path, What::Witness, Command::Ready, None);
+                self.end_if_elsewhere(path, now);
+            }
+            Act::End(wanted) => self.flushed(wanted),
+        }
+        true
+    }
+
+    /// The flush that has its turn: its path, and whether the unit has answered it.
+    pub fn flush_in_progress(&self) -> Option<(PathId, bool)> {
+        self.flushes.stage().map(|(path, stage, _)| (path, stage != Stage::Flushing))
+    }
+
+    /// The request of an attempt, if it has one.
+    pub fn request_of(&self, attempt: AttemptId) -> Option<RequestId> {
+        match self.attempts.get(attempt.0)?.command {
+            Command::Request { request, .. } => Some(request),
+            Command::Flush | Command::Ready | Command::Identify => None,
+        }
+    }
+}
+
+type Disks<E> = std::collections::BTreeMap<super::DiskId, super::Disk<E>>;
+type Paths<E> = std::collections::BTreeMap<PathId, super::Path<E>>;
+
+/// The path that should flush for all: one that can vouch for all that was written; of those one whose requests the unit
+/// takes, one that has received the report of the last reset already, since the unit reports to each of them, and of those
+/// the least busy.
+fn flush_path<E: Clone>(
+    unit: &Unit,
+    disks: &Disks<E>,
+    paths: &Paths<E>,
+    disk: super::DiskId,
+    now: Instant,
+) -> Option<PathId> {
+    let selector = disks.get(&disk)?.requests.paths();
+    let own = paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());
+    let rank = |(id, _): &(&PathId, &super::Path<E>)| {
+        let (id, access) = (**id, selector.access(**id));
+        let rank = unit.durability.flush_rank(id);
+        (
+            selector.is_closing(id) || selector.is_alone(id),
+            selector.is_silent(id, now),
+            !access.is_some_and(Access::serves),
+            !rank.is_witness,
+            rank.may_know_reset,
+            selector.is_held_up(id, now),
+            rank.last_reset,
+            access.map(Access::priority),
+            selector.in_flight(id),
+        )
+    };
+    own.min_by_key(rank).map(|(id, _)| *id)
+}
