@@ -125,11 +125,11 @@ impl<E: Clone> Machine<E> {
         (self.requests.keys().count(), self.attempts.keys().count())
     }
 
-    /// Returns how many of the attempts that have not ended are older than this one; `None` if it has ended.
+    /// Returns how many of the attempts over the same path are older than this one; `None` if it has ended.
     pub fn age(&self, attempt: AttemptId) -> Option<usize> {
-        let order = self.attempts.get(attempt.0)?.order;
+        let Attempt { order, path, .. } = *self.attempts.get(attempt.0)?;
         let all = self.attempts.keys().filter_map(|key| self.attempts.get(key));
-        Some(all.filter(|other| other.order < order).count())
+        Some(all.filter(|other| other.path == path && other.order < order).count())
     }
 
     /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same

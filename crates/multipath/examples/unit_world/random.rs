@@ -44,13 +44,15 @@ fn settings(rng: &mut Rng) -> Settings {
     let paths_of_each = 1 + rng.below(if disks == 1 { 4 } else { 2 }) as usize;
     let blocks = 1 + rng.below(8) as usize;
     let mut some = |most: u32| if rng.below(2) == 0 { 0 } else { rng.up_to(most) };
+    let is_known = some(3) > 0;
     let budget = Budget {
         losses: some(6),
         resets: some(4),
         timers: u32::MAX,
         cancels: some(4),
         troubles: some(12),
-        exchanges: some(2),
+        // Nobody can tell what is not known.
+        exchanges: if is_known { some(2) } else { 0 },
         access: some(8),
         closes: some(2),
         destages: some(8),
@@ -70,11 +72,12 @@ fn settings(rng: &mut Rng) -> Settings {
         disks,
         paths_of_each,
         blocks,
-        is_known: rng.below(4) > 0,
+        is_known,
         prefers: false,
         has_unsent: true,
         attends_login: rng.below(2) == 0,
         has_time: true,
+        is_ordered: false,
         budget,
         wishes,
         credit: 1 + rng.below(8) as u32,
@@ -148,7 +151,7 @@ pub fn episode(seed: u64, start: Instant) -> Episode {
             return Episode { seen: world.seen, violation };
         }
         if trace.len() > 20_000 {
-            let violation = Some(("it does not end".to_owned(), trace));
+            let violation = Some((format!("it does not end: {}", world.describe()), trace));
             return Episode { seen: world.seen, violation };
         }
     }

@@ -13,6 +13,7 @@ fn small(budget: Budget) -> Settings {
         has_unsent: false,
         attends_login: false,
         has_time: false,
+        is_ordered: true,
         budget,
         wishes: vec![Wish::Write(0..1), Wish::Write(0..2), Wish::Write(1..2), Wish::Flush],
         credit: 64,

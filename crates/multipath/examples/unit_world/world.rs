@@ -64,8 +64,10 @@ pub struct Settings {
     pub has_unsent: bool,
     /// A new session receives a report of its login.
     pub attends_login: bool,
-    /// Time passes with each step.
+    /// Time passes.
     pub has_time: bool,
+    /// Writes are submitted in their order; only the flush may come between any two.
+    pub is_ordered: bool,
     pub budget: Budget,
     pub wishes: Vec<Wish>,
     pub credit: u32,
@@ -152,6 +154,8 @@ pub struct World {
     next_value: Value,
     /// The reasons that there had been when a session was asked which unit it leads to, by session.
     asked_at: Vec<SharedReasons>,
+    /// Paths that were closed.
+    closed: Vec<iscsi_multipath::PathId>,
     /// Prints what the machine does.
     pub is_verbose: bool,
 }
@@ -209,6 +213,7 @@ impl World {
             pending: Vec::new(),
             next_value: 1,
             asked_at,
+            closed: Vec::new(),
             is_verbose: false,
         }
     }
@@ -224,6 +229,10 @@ impl World {
     /// Forgets which wishes were submitted, so that they may be submitted again.
     pub fn submit_again(&mut self) {
         self.submitted.fill(false);
+    }
+
+    pub fn describe(&self) -> String {
+        format!("{:?}\n{:#?}\n{:#?}", self.pending, self.target.sessions, self.machine)
     }
 
     pub fn in_flight(&self) -> usize {
@@ -286,6 +295,10 @@ impl World {
                 if self.submitted[wish] || tried.contains(&(kind, disk)) {
                     continue;
                 }
+                let is_later = |(other, _): &(&Wish, u8)| **other != Wish::Flush;
+                if self.settings.is_ordered && *kind != Wish::Flush && tried.iter().any(is_later) {
+                    continue;
+                }
                 tried.push((kind, disk));
                 let wish = wish as u8;
                 let prefer = if self.settings.prefers { self.settings.paths_of_each } else { 1 };
@@ -306,7 +319,9 @@ impl World {
             if it.phase != Phase::Live {
                 continue;
             }
-            if self.left.losses > 0 {
+            // What a flush costs that fails on the medium, and loses its answer with its session, is unknown.
+            let has_failed = it.answers.iter().any(|answer| answer.reply == Reply::MediumError);
+            if self.left.losses > 0 && !has_failed {
                 let most = if self.settings.has_unsent { it.commands.len() as u8 } else { 0 };
                 all.extend((0..=most).map(|unsent| Action::Lose { session, unsent }));
             }
@@ -320,7 +335,14 @@ impl World {
                 let states = 0..STATES.len() as u8;
                 all.extend(states.map(|state| Action::Port { session, state }));
             }
-            if self.left.closes > 0 {
+            // Only where another one is left.
+            let paths = self.settings.paths_of_each;
+            let first = at / paths * paths;
+            let own = &self.target.sessions[first..first + paths];
+            let has_other = own.iter().any(|other| {
+                other.path != it.path && other.phase == Phase::Live && !self.closed.contains(&other.path)
+            });
+            if self.left.closes > 0 && has_other {
                 all.push(Action::Close { session });
             }
         }
@@ -336,7 +358,10 @@ impl World {
         if self.left.destages > 0 {
             let blocks = 0..self.settings.blocks as u8;
             all.extend(blocks.map(|block| Action::Destage { block }));
-            all.push(Action::DeferredError);
+            let is_there = self.target.units[0].cache.iter().any(Option::is_some);
+            if is_there && !self.target.is_exchanged {
+                all.push(Action::DeferredError);
+            }
         }
     }
 
@@ -372,7 +397,7 @@ impl World {
             Action::Fire => {
                 self.left.timers = self.left.timers.saturating_sub(1);
                 now = self.machine.poll_timeout().unwrap_or(now).max(now);
-                self.machine.handle_timeout(now);
+                self.time_passes(now);
                 if self.settings.has_time {
                     self.now = now;
                 }
@@ -392,6 +417,7 @@ impl World {
             Action::Close { session } => {
                 self.left.closes -= 1;
                 let path = self.target.sessions[usize::from(session)].path;
+                self.closed.push(path);
                 self.machine.close_path(path, now);
             }
             Action::Destage { block } => {
@@ -402,11 +428,7 @@ impl World {
             Action::DeferredError => {
                 self.left.destages -= 1;
                 self.oracle.faults += 1;
-                let unit = &mut self.target.units[0];
-                if unit.cache.iter().any(Option::is_some) {
-                    unit.cache.fill(None);
-                    self.target.attend(Attention::DeferredError);
-                }
+                self.target.defer_error();
             }
             Action::Again => self.submit_again(),
             Action::Heal => self.heal(),
@@ -414,11 +436,18 @@ impl World {
                 self.now += Duration::from_millis(1 << exponent);
                 now = self.now;
                 if self.machine.poll_timeout().is_some_and(|at| at <= now) {
-                    self.machine.handle_timeout(now);
+                    self.time_passes(now);
                 }
             }
         }
         self.drain(before, now)
+    }
+
+    fn time_passes(&mut self, now: Instant) {
+        // A flush that has waited for long enough gives up what was sent before.
+        let hears = self.machine.flush_in_progress().is_some_and(|(_, is_answered)| is_answered);
+        self.oracle.faults += u32::from(hears);
+        self.machine.handle_timeout(now);
     }
 
     fn submit(&mut self, wish: u8, disk: u8, prefer: u8) {
@@ -504,6 +533,10 @@ impl World {
                 unit.cache.fill(None);
                 Reply::MediumError
             }
+            // What takes that long has hidden no report that the unit is another one.
+            6 if self.target.sessions[session].attentions.contains(&Attention::Exchanged) => {
+                return self.execute(session, command);
+            }
             6 | 7 => {
                 // It is executed, and its status is lost; or it reports something, and that is lost.
                 let before = self.target.sessions[session].answers.len();
@@ -527,6 +560,9 @@ impl World {
             return Ok(());
         };
         let (attempt, now) = (answer.attempt, self.now);
+        // Each session that hears of it takes it for news.
+        let is_loss = answer.reply == Reply::Attention(Attention::DeferredError);
+        self.oracle.faults += u32::from(is_loss);
         if let Reply::Unit(is_known) = answer.reply {
             let other = || {
                 let [expected, found] = ["one", "other"].map(str::to_owned);
@@ -646,6 +682,9 @@ impl World {
             count += 1;
             if self.is_verbose {
                 println!("    {output:?}");
+                if matches!(output, Output::Send { command: Command::Flush, .. }) {
+                    println!("        {:?}", self.machine.unit().durability);
+                }
             }
             self.carry_out(output)?;
         }
@@ -743,7 +782,7 @@ impl World {
                 (work, is_hedge)
             }
             Command::Flush => {
-                self.oracle.flush_sent();
+                self.oracle.flush_sent(self.machine.flushes_begun());
                 (Work::Flush, false)
             }
             Command::Ready => {
@@ -839,9 +878,9 @@ impl World {
         self.target.fingerprint(|attempt| self.machine.age(attempt), &mut state);
         self.oracle.fingerprint(&mut state);
         (self.left, &self.submitted).hash(&mut state);
-        for pending in &self.pending {
-            (pending.value, pending.disk).hash(&mut state);
-        }
+        let mut pending: Vec<_> = self.pending.iter().map(|it| (it.value, it.disk)).collect();
+        pending.sort_unstable();
+        pending.hash(&mut state);
         state.finish()
     }
 }

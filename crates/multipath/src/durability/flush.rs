@@ -52,8 +52,9 @@ impl Durability {
         let Some(oldest) = flush.oldest else { return };
         let vouches = |path| self.paths.get(path).is_some_and(|it| it.vouches_for(oldest));
         let is_lost = is_unknown && !witness.is_some_and(vouches);
-        if is_lost || self.last_reset(flush.path) > oldest {
-            self.on_lost_writes();
+        let is_reported = self.last_reset(flush.path).max(self.last_failure) > oldest;
+        if is_lost || is_reported {
+            self.losses.add();
         }
     }
 

@@ -12,11 +12,16 @@ use crate::slab::Key;
 /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
 /// follows have the same hash, whenever they came about.
 pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut impl Hasher) {
-    let requests = by_age(machine.requests.keys(), |key| {
-        machine.requests.get(key).map_or(0, |record| record.order)
+    // In which order requests came decides nothing once they have their ranges, and neither does the order of attempts over
+    // several paths.
+    let requests = sorted(machine.requests.keys(), |key| {
+        machine.requests.get(key).map(|record| {
+            let range = record.range.map(|range| machine.writes.name(range));
+            (record.disk, range, record.spec.writes, record.spec.len, record.order)
+        })
     });
-    let attempts = by_age(machine.attempts.keys(), |key| {
-        machine.attempts.get(key).map_or(0, |attempt| attempt.order)
+    let attempts = sorted(machine.attempts.keys(), |key| {
+        machine.attempts.get(key).map(|attempt| (attempt.path, attempt.order))
     });
     let path = |id: PathId| machine.paths.keys().position(|other| *other == id);
     let records: Vec<_> = attempts.iter().filter_map(|key| machine.attempts.get(*key)).collect();
@@ -87,8 +92,8 @@ fn attempt_state<E: Clone>(
     }
 }
 
-fn by_age(keys: impl Iterator<Item = Key>, order: impl Fn(Key) -> u64) -> Vec<Key> {
+fn sorted<T: Ord>(keys: impl Iterator<Item = Key>, order: impl Fn(Key) -> T) -> Vec<Key> {
     let mut keys: Vec<_> = keys.collect();
-    keys.sort_unstable_by_key(|key| order(*key));
+    keys.sort_by_cached_key(|key| order(*key));
     keys
 }

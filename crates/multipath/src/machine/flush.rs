@@ -58,6 +58,7 @@ struct Running {
 pub(super) struct Flushes {
     waiting: VecDeque<Wanted>,
     running: Option<Running>,
+    begun: u64,
 }
 
 /// What a flush wants done.
@@ -103,13 +104,17 @@ impl Flushes {
         now: Instant,
     ) -> Option<Act> {
         let Some(running) = &mut self.running else {
-            let is_due = |wanted: &Wanted| wanted.not_before.is_none_or(|at| at <= now);
-            let (at, path) = self.waiting.iter().enumerate().find_map(|(at, wanted)| {
-                Some((at, pick(unit, wanted.disk).filter(|_| is_due(wanted))?))
-            })?;
+            for wanted in &mut self.waiting {
+                wanted.not_before = wanted.not_before.filter(|at| *at > now);
+            }
+            let due = self.waiting.iter().enumerate().filter(|(_, it)| it.not_before.is_none());
+            let (at, path) = due
+                .filter_map(|(at, wanted)| Some((at, pick(unit, wanted.disk)?)))
+                .next()?;
             let wanted = self.waiting.remove(at)?;
             let disk = wanted.disk;
             let flush = unit.durability.begin_flush(path);
+            self.begun += 1;
             let (stage, attentions, deadline) = (Stage::Flushing, 0, None);
             self.running = Some(Running { wanted, flush, path, stage, attentions, deadline });
             return Some(Act::Flush(disk, path));
@@ -227,11 +232,8 @@ impl Flushes {
         running.deadline
     }
 
-    /// Pauses end, and commands that were sent before are not waited for any more.
+    /// Commands that were sent before are not waited for any more.
     pub(super) fn handle_timeout(&mut self, unit: &mut Unit, now: Instant) {
-        for wanted in &mut self.waiting {
-            wanted.not_before = wanted.not_before.filter(|at| *at > now);
-        }
         let Some(running) = &mut self.running else { return };
         if running.deadline.is_none_or(|at| at > now) {
             return;
@@ -267,6 +269,11 @@ impl Flushes {
     /// The moments that the flush keeps.
     pub(super) fn epochs(&self) -> Vec<Option<Epoch>> {
         self.running.iter().flat_map(|running| running.flush.epochs()).collect()
+    }
+
+    /// How many flushes have had their turn.
+    pub(super) const fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// The path and the stage of the flush that has its turn.

@@ -190,13 +190,12 @@ impl<E: Clone> Machine<E> {
         let engine = self.paths.get(&path).and_then(|state| self.disks.get(&state.disk));
         let selector = engine.map(|disk| disk.requests.paths());
         let is_drained = selector.is_some_and(|it| it.is_closing(path) && it.in_flight(path) == 0);
-        let others_vouch = || {
-            let mut others = self.paths.keys().filter(|other| **other != path);
-            others.any(|other| self.unit.durability.needs(*other))
-        };
+        let leads_elsewhere = self.paths.get(&path).is_some_and(|it| it.verdict.is_some());
+        let others = self.paths.keys().copied().filter(|other| *other != path);
+        let is_needed = || self.unit.durability.needs_beside(path, others.clone());
         is_drained
             && !self.attempts.keys().any(|key| self.is_on(key, path))
             && !self.flushes.uses(path)
-            && (!self.unit.durability.needs(path) || others_vouch())
+            && (leads_elsewhere || !is_needed())
     }
 }

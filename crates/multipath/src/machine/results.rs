@@ -165,7 +165,15 @@ impl<E: Clone> Machine<E> {
         let Some(state) = self.paths.get_mut(&path) else { return };
         let (held, unproven) =
             (std::mem::take(&mut state.held), std::mem::take(&mut state.unproven));
-        held.into_iter().for_each(|key| self.begin(key));
+        for key in held {
+            // A read may have been answered over another path meanwhile.
+            let request = self.request_of(AttemptId(key));
+            if request.is_none_or(|request| self.requests.get(request.0).is_some()) {
+                self.begin(key);
+            } else {
+                self.withdraw(key, now);
+            }
+        }
         for key in unproven {
             let Some(record) = self.attempts.get(key).copied() else { continue };
             if let Progress::Unproven(begun) = record.progress {
@@ -193,8 +201,13 @@ impl<E: Clone> Machine<E> {
             // Another unit may have come and gone.
             return self.ended(key, record, Judged::plain(End::Withdrawn, None), now);
         }
+        // Of a write that was answered by another copy, or that nobody waits for any more, nothing new has to be flushed.
+        let request = self.request_of(AttemptId(key));
+        let is_wanted = request.is_some_and(|request| self.requests.get(request.0).is_some());
         match record.what {
-            What::Request { writes: true, .. } => self.unit.durability.on_write(path, begun.epoch),
+            What::Request { writes: true, .. } if is_wanted => {
+                self.unit.durability.on_write(path, begun.epoch);
+            }
             What::Request { .. } | What::Witness => {
                 self.unit.durability.accept(path, begun.epoch);
             }
@@ -293,7 +306,7 @@ impl<E: Clone> Machine<E> {
     fn flush_failed(&mut self, record: &Attempt, judged: Judged<E>, now: Instant) {
         if matches!(judged.end, End::Attention | End::Withdrawn) && self.flushes.is_sent_again() {
             self.send(record.disk, record.path, What::Flush, Command::Flush, None);
-            return;
+            return self.end_if_elsewhere(record.path, now);
         }
         let error = judged.error;
         if judged.is_write_failure {
@@ -340,6 +353,7 @@ impl<E: Clone> Machine<E> {
         let is_again = matches!(judged.end, End::Attention | End::Withdrawn);
         if is_again && self.flushes.is_sent_again() {
             self.send(record.disk, record.path, What::Witness, Command::Ready, None);
+            self.end_if_elsewhere(record.path, now);
         } else if judged.is_not_ready
             && let Progress::Sent(begun) = record.progress
         {
@@ -391,6 +405,11 @@ impl<E: Clone> Machine<E> {
     /// The flush that has its turn: its path, and whether the unit has answered it.
     pub fn flush_in_progress(&self) -> Option<(PathId, bool)> {
         self.flushes.stage().map(|(path, stage, _)| (path, stage != Stage::Flushing))
+    }
+
+    /// How many flushes have begun: each is for the writes that had been answered by then.
+    pub const fn flushes_begun(&self) -> u64 {
+        self.flushes.begun()
     }
 
     /// The request of an attempt, if it has one.

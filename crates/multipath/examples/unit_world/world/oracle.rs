@@ -45,9 +45,9 @@ pub struct Oracle {
     /// When each write was answered, by its number.
     answered: Vec<u64>,
     answers: u64,
-    /// Answers when the last SYNCHRONIZE CACHE was sent.
+    /// Answers when the last flush began, and its number.
     at_flush: u64,
-    faults_at_flush: u32,
+    begun: u64,
     pub faults: u32,
 }
 
@@ -62,7 +62,7 @@ impl Oracle {
             answered: vec![0],
             answers: 1,
             at_flush: 0,
-            faults_at_flush: 0,
+            begun: 0,
             faults: 0,
         }
     }
@@ -125,10 +125,11 @@ impl Oracle {
         self.flushes.push(Flush { name, disk, acceptable, reported });
     }
 
-    /// SYNCHRONIZE CACHE is sent.
-    pub fn flush_sent(&mut self) {
-        self.at_flush = self.answers;
-        self.faults_at_flush = self.faults;
+    /// SYNCHRONIZE CACHE is sent, for the first time for this flush or again.
+    pub fn flush_sent(&mut self, number: u64) {
+        if number > self.begun {
+            (self.begun, self.at_flush) = (number, self.answers);
+        }
     }
 
     /// A flush is answered without a loss.
@@ -158,7 +159,8 @@ impl Oracle {
         if flush.reported == Some((answers, faults)) {
             return Err("a loss is reported twice to one disk".to_owned());
         }
-        handle.reported = Some((answers, faults));
+        // A write that was answered after the flush began may be lost by the same fault.
+        handle.reported = Some((at_flush, faults));
         handle.exempt = handle.exempt.max(at_flush);
         Ok(())
     }

@@ -152,6 +152,12 @@ impl Target {
         }
     }
 
+    /// What was acknowledged could not be written. The unit cannot tell which session has written it, and reports it to each.
+    pub fn defer_error(&mut self) {
+        self.units[0].lose_cache();
+        self.attend(Attention::DeferredError);
+    }
+
     pub fn reset(&mut self) {
         self.units.iter_mut().for_each(Content::lose_cache);
         self.attend(Attention::Reset);
@@ -164,7 +170,8 @@ impl Target {
         let Sent { attempt, work, .. } = commands.remove(at);
         let mut answer = Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
         let serves = matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
-        if work != Work::Identify && !attentions.is_empty() {
+        // INQUIRY is answered all the same, but it is not the only question.
+        if !attentions.is_empty() {
             answer.reply = Reply::Attention(attentions.remove(0));
             return (answer, false);
         }
