@@ -639,6 +639,8 @@ impl World {
         it.attentions.clear();
         if self.settings.attends_login {
             it.attentions.push(Attention::Reset);
+            // It may come while a write is in flight, and then looks like one that has lost it.
+            self.oracle.faults += 1;
         }
     }
 

@@ -169,9 +169,8 @@ impl<E: Clone> Machine<E> {
             self.leaving.drain(..).partition(|path| flushes.uses(*path));
         self.leaving = stays;
         gone.into_iter().for_each(|path| self.unit.remove_path(path));
-        let closed: Vec<_> =
-            self.paths.keys().copied().filter(|path| self.is_over(*path)).collect();
-        for path in closed {
+        // One after the other: of two that vouch for the same, one stays.
+        while let Some(path) = self.paths.keys().copied().find(|path| self.is_over(*path)) {
             self.with_engine_of(path, |engine| engine.remove_path(path));
             self.paths.remove(&path);
             self.unit.remove_path(path);
