@@ -37,11 +37,6 @@ impl<T: Send + 'static> Task<T> {
         task.is_detached = true;
         task
     }
-
-    /// Whether it has ended.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.task.as_ref().map_or(true, JoinHandle::is_finished)
-    }
 }
 
 impl<T> Future for Task<T> {

@@ -3,6 +3,7 @@
 mod epoch;
 mod estimate;
 mod flush;
+pub mod flushing;
 mod losses;
 mod reports;
 mod standing;

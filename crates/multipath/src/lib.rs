@@ -25,6 +25,7 @@ mod unit;
 
 pub use access::{Access, Priority};
 pub use commands::CommandNumber;
+pub use durability::flushing;
 pub use durability::{Durability, Epoch, Flush, FlushEstimate, FlushRank, LossCount, WitnessRank};
 pub use identity::{
     Answers, BlockError, Blocks, Capacity, Identity, KnownUnit, Mismatch, Model, Pages, Profile,

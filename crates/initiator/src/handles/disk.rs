@@ -112,7 +112,7 @@ impl Disk {
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
         let paths = Paths::new(path, Credit::UNLIMITED, budget, policy, Arc::clone(&report));
         let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
-        unit.state().flush_with(flushes);
+        unit.state().flushes_or(|| flushes);
         Self {
             unit,
             paths,

@@ -1,67 +1,86 @@
-//! A flush in progress.
+//! A flush that runs, by the owner of the flushes of its unit.
 
-use iscsi_multipath::Flush;
+use std::sync::Arc;
 
+use iscsi_multipath::flushing::{End, FlushId, Flushes, Step, Terms};
+use iscsi_multipath::{PathId, Unit};
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_state::UnitState;
 
-/// A flush that has its turn. If it is dropped before it is known to have ended well, its writes count as unflushed again.
+/// A flush over one session. If it is dropped before its end, its writes count as unflushed again.
 #[derive(Debug)]
-pub(crate) struct Flushing<'a> {
-    unit: &'a UnitState,
-    flush: Option<Flush>,
-    _turn: tokio::sync::MutexGuard<'a, ()>,
-    /// Among the flushes of all disks with the unit, until the unit has answered.
-    turn_of_unit: Option<tokio::sync::MutexGuard<'a, ()>>,
+pub(crate) struct Flushing {
+    unit: Arc<UnitState>,
+    flushes: Arc<UnitFlushes>,
+    id: FlushId,
 }
 
-impl<'a> Flushing<'a> {
-    /// Begins a flush of the writes that have ended, after the flushes that are in progress.
-    pub(crate) async fn begin(unit: &'a UnitState) -> Self {
-        let turn = unit.known().flush_turn().await;
-        let turn_of_unit = match unit.flushes() {
-            Some(flushes) => Some(flushes.turn().await),
-            None => None,
-        };
-        let flush = unit.lock().durability.begin_flush(unit.path());
-        Self { unit, flush: Some(flush), _turn: turn, turn_of_unit }
+/// The caller that waits for a flush; dropped, it waits no longer.
+#[derive(Debug)]
+pub(crate) struct FlushCaller {
+    flushes: Arc<UnitFlushes>,
+    id: FlushId,
+}
+
+impl Flushing {
+    /// Adds a flush of what has been written by its turn.
+    pub(crate) fn start(
+        unit: &Arc<UnitState>,
+        flushes: &Arc<UnitFlushes>,
+        terms: Terms,
+    ) -> (Self, FlushCaller) {
+        let owner = UnitFlushes::owner_of(unit.known());
+        let id = flushes.owner().start(owner, unit.path(), terms, &mut unit.lock());
+        let [own, flushes] = [(); 2].map(|()| Arc::clone(flushes));
+        (Self { unit: Arc::clone(unit), flushes: own, id }, FlushCaller { flushes, id })
     }
 
-    /// The unit has flushed, which is all that the flushes of other disks wait for.
-    pub(crate) fn answered(&mut self) {
-        self.turn_of_unit = None;
+    /// Completes when the turn may have passed to another flush, from its first poll on.
+    pub(crate) fn turned(&self) -> Notified<'_> {
+        self.flushes.turned()
     }
 
-    /// Whether another session has to vouch for what was written.
-    pub(crate) fn needs_witness(&self) -> bool {
-        let needs = |flush| self.unit.lock().durability.needs_witness(flush);
-        self.flush.as_ref().is_some_and(needs)
-    }
-
-    /// Whether another session knows of every reset since the oldest write began.
-    pub(crate) fn is_known_to(&self, other: &UnitState) -> bool {
-        let covers = |flush| self.unit.lock().durability.covers(flush, other.path());
-        self.flush.as_ref().is_some_and(covers)
-    }
-
-    /// The unit has flushed, and all has arrived that it has reported to this session before, and to the witness since.
-    pub(crate) fn ended(mut self, witness: Option<&UnitState>) {
-        if let Some(flush) = self.flush.take() {
-            self.unit.lock().durability.end_flush(flush, witness.map(UnitState::path));
+    pub(crate) fn poll(&self) -> Step {
+        let now = Instant::now().into_std();
+        let step = self.with(|flushes, unit| flushes.poll(self.id, unit, now));
+        if matches!(step, Step::Done(_)) {
+            self.flushes.pass_turn();
         }
+        step
     }
 
-    /// The unit could not write to the medium, which counts as a loss already.
-    pub(crate) fn failed(mut self) {
-        if let Some(flush) = self.flush.take() {
-            self.unit.lock().durability.fail_flush(flush);
-        }
+    /// When to poll, whatever happens before.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.flushes.owner().poll_timeout(self.id).map(Instant::from_std)
+    }
+
+    pub(crate) fn on_end(&self, question: u32, end: End<'_>) {
+        self.with(|flushes, unit| flushes.on_end(self.id, question, end, unit));
+        self.flushes.pass_turn();
+    }
+
+    pub(crate) fn on_witness(&self, witness: Option<PathId>) {
+        self.with(|flushes, unit| flushes.on_witness(self.id, witness, unit));
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&mut Flushes, &mut Unit) -> T) -> T {
+        call(&mut self.flushes.owner(), &mut self.unit.lock())
     }
 }
 
-impl Drop for Flushing<'_> {
+impl Drop for Flushing {
     fn drop(&mut self) {
-        if let Some(flush) = self.flush.take() {
-            self.unit.lock().durability.abandon_flush(flush);
-        }
+        self.with(|flushes, unit| flushes.abandon(self.id, unit));
+        self.flushes.pass_turn();
+    }
+}
+
+impl Drop for FlushCaller {
+    fn drop(&mut self) {
+        self.flushes.owner().cancel(self.id);
+        self.flushes.pass_turn();
     }
 }

@@ -2,6 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use iscsi_multipath::flushing::{FlushOwner, Flushes};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
 use crate::state::unit_lock::UnitLock;
 
 /// The disks of an initiator with one unit. SYNCHRONIZE CACHE is about what all of them have written: a flush that fails on the
@@ -9,8 +13,10 @@ use crate::state::unit_lock::UnitLock;
 /// and deferred errors to each session itself.
 #[derive(Debug, Default)]
 pub(crate) struct UnitFlushes {
-    /// One flush at a time: until it is answered, it is not known whether it fails.
-    turn: tokio::sync::Mutex<()>,
+    /// Locked before a [`UnitLock`], never after one.
+    owner: Mutex<Flushes>,
+    /// The turn may have passed to another flush.
+    turned: Notify,
     disks: Mutex<Vec<Weak<UnitLock>>>,
 }
 
@@ -18,13 +24,30 @@ impl UnitFlushes {
     /// Adds a disk, whose flushes take turns with those of the others from now on.
     pub(crate) fn add(&self, disk: &Arc<UnitLock>) {
         let mut disks = self.lock();
-        disks.retain(|other| other.strong_count() > 0);
+        disks.retain(|other| {
+            other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), disk.as_ref())
+        });
         disks.push(Arc::downgrade(disk));
     }
 
-    /// Waits until no other flush is in progress.
-    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    /// The owner of the flushes in progress.
+    pub(crate) fn owner(&self) -> MutexGuard<'_, Flushes> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By what the flushes of a disk are told from those of another one.
+    pub(crate) fn owner_of(disk: &Arc<UnitLock>) -> FlushOwner {
+        FlushOwner(Arc::as_ptr(disk).addr() as u64)
+    }
+
+    /// Completes when the turn may have passed to another flush.
+    pub(crate) fn turned(&self) -> Notified<'_> {
+        self.turned.notified()
+    }
+
+    /// The turn may have passed to another flush.
+    pub(crate) fn pass_turn(&self) {
+        self.turned.notify_waiters();
     }
 
     /// A flush of this disk has failed on the medium: the others have lost writes as well.

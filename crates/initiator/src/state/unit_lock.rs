@@ -17,8 +17,6 @@ pub(crate) struct UnitLock {
     copies: Copies,
     unit: Mutex<Unit>,
     pub(crate) changes: ChangeLog,
-    /// One flush of the disk at a time.
-    flush_turn: tokio::sync::Mutex<()>,
 }
 
 /// Copies of what every request looks at, so that it need not take the lock for that. They are renewed before the lock is
@@ -83,11 +81,6 @@ impl UnitLock {
     /// Whether there was no reason to ask which unit it is when the command began, nor since.
     pub(crate) fn is_calm_since(&self, begun: &Begun) -> bool {
         begun.is_calm(self.copies.revision.load(Ordering::Acquire))
-    }
-
-    /// Waits until no other flush of the disk is in progress.
-    pub(crate) async fn flush_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.flush_turn.lock().await
     }
 }
 

@@ -82,9 +82,8 @@ impl UnitState {
         self.outstanding.wait(have_ended).await;
     }
 
-    /// No status is waited for any more of the commands that were sent before this one.
-    pub(crate) fn give_up_before(&self, number: CommandNumber) {
-        self.lock().give_up_before(self.path, number);
+    /// Some commands have been given up. Wakes the tasks that wait for them.
+    pub(crate) fn notify_given_up(&self) {
         self.outstanding.notify();
     }
 
@@ -169,21 +168,18 @@ impl UnitState {
         }
     }
 
-    /// From now on a flush takes turns with those of the other disks with the unit, and learns which of them fail.
-    pub(crate) fn flush_with(&self, flushes: Arc<UnitFlushes>) {
+    /// The flushes that take turns with those of the disk, and fail for it as well. The first call finds them.
+    pub(crate) fn flushes_or(&self, find: impl FnOnce() -> Arc<UnitFlushes>) -> &Arc<UnitFlushes> {
         self.flushes.get_or_init(|| {
+            let flushes = find();
             flushes.add(&self.known);
             flushes
-        });
-    }
-
-    pub(crate) fn flushes(&self) -> Option<&UnitFlushes> {
-        self.flushes.get().map(Arc::as_ref)
+        })
     }
 
     /// Whether another disk of the initiator has the unit as well.
     pub(crate) fn is_unit_of_another_disk(&self) -> bool {
-        self.flushes().is_some_and(UnitFlushes::are_shared)
+        self.flushes.get().is_some_and(|flushes| flushes.are_shared())
     }
 
     /// Takes over what the unit has reported while it was asked which one it is: it does not repeat that.
@@ -261,7 +257,7 @@ impl Listener {
             unit.known.changes.hear(attention);
         }
         if effects.has_failed_flush
-            && let Some(flushes) = unit.flushes()
+            && let Some(flushes) = unit.flushes.get()
         {
             flushes.failed(&unit.known);
         }
@@ -320,9 +316,13 @@ mod tests {
         let mut before = pin!(unit.ended_before(third.number));
         let mut context = Context::from_waker(Waker::noop());
         assert!(before.as_mut().poll(&mut context).is_pending());
-        unit.give_up_before(second.number);
+        let give_up_before = |number| {
+            unit.lock().give_up_before(unit.path(), number);
+            unit.notify_given_up();
+        };
+        give_up_before(second.number);
         assert!(before.as_mut().poll(&mut context).is_pending(), "the second has not ended");
-        unit.give_up_before(third.number);
+        give_up_before(third.number);
         assert!(before.as_mut().poll(&mut context).is_ready());
     }
 }

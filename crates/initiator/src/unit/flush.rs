@@ -1,12 +1,16 @@
 //! SYNCHRONIZE CACHE over one session, and what it vouches for.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 
-use iscsi_multipath::{Blocks, CommandNumber, is_write_failure};
-use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
-use iscsi_session::{Completion, TaskError};
-use tokio::time::timeout;
+use bytes::BytesMut;
+use iscsi_multipath::flushing::{Command, End, Failure, Question, Step, Terms};
+use iscsi_multipath::{Blocks, CommandNumber, PathId};
+use iscsi_pdu::scsi::Cdb;
+use iscsi_session::TaskError;
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
@@ -14,18 +18,29 @@ use crate::error::Error;
 use crate::runtime::Task;
 use crate::state::budget::{Budget, Permit};
 use crate::state::flushing::Flushing;
-use crate::unit::execute::is_refused;
+use crate::state::unit_state::UnitState;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// A unit that has not answered a flush for so long is asked whether it is ready. It is longer than a target may be silent
-/// after a NOP-Out, since what is sent puts the end of that off.
-const ASK_AFTER: Duration = Duration::from_secs(60);
-
 /// Bytes that a question may have in flight while requests hold the whole budget.
 const QUESTION_BYTES: usize = 1 << 10;
+
+/// How a question has ended: the place of its last command among those of its session, and its data.
+type Answer = Result<(CommandNumber, BytesMut), Error>;
+
+/// The questions of a flush over one session.
+struct Questions {
+    unit: LogicalUnit,
+    /// The other session that has to vouch.
+    witness: Option<LogicalUnit>,
+    synchronize: Cdb,
+    patience: fn(&LogicalUnit) -> Patience<'_>,
+    permit: Arc<Permit>,
+    in_flight: Vec<(u32, BoxFuture<'static, Answer>)>,
+    failed: Vec<(u32, Error)>,
+}
 
 impl LogicalUnit {
     /// Flushes the unit's cache: brings all that was written onto the medium (SYNCHRONIZE CACHE).
@@ -57,8 +72,7 @@ impl LogicalUnit {
     /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session
     /// cannot know, the unit is asked over that of a witness.
     ///
-    /// Once it has its turn it runs to its end, whoever waits for it, and the next one waits until then: one that
-    /// is given up might have failed on the medium without a word.
+    /// Once it has its turn it runs to its end, also if this future is dropped.
     ///
     /// `permit` is its share of the budget. A flush that has a path to itself must bring one: requests that hold the whole budget may
     /// wait for that path.
@@ -68,144 +82,161 @@ impl LogicalUnit {
         permit: Option<Arc<Permit>>,
         witness: impl FnOnce() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
-        let unit = self.clone();
-        let caller = Arc::new(());
-        let wanted = Arc::downgrade(&caller);
-        let flush =
-            async move { unit.synchronize(patience(&unit), permit, witness, &wanted).await };
-        let result = Task::detached(flush.in_current_span()).await;
-        drop(caller);
-        result
-    }
-
-    async fn synchronize(
-        &self,
-        patience: Patience<'_>,
-        permit: Option<Arc<Permit>>,
-        witness: impl FnOnce() -> Option<Self>,
-        wanted: &Weak<()>,
-    ) -> Result<(), Error> {
         let profile = self.profile().await?;
-        if profile.write_cache != Some(false) {
-            self.state.found_cache();
-        }
-        let cdb = Blocks(&profile.capacity).flush();
-        let mut transfer = Transfer::query(cdb, 0).with_proof();
         // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests that hold the
         // budget may wait for that path.
         let permit = match permit {
             Some(permit) => permit,
             None => Arc::new(self.reserve(0).await?),
         };
-        transfer.set_permit(Arc::clone(&permit));
-        let mut flush = Flushing::begin(&self.state).await;
-        if wanted.strong_count() == 0 {
-            return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
-        }
-        match self.flush_and_ask(&mut transfer, patience, &permit).await {
-            Ok((number, _)) => {
-                flush.answered();
-                self.hear_all_before(number).await;
-            }
-            Err(error)
-                if is_unsupported(&error) && self.has_no_cache(profile.write_cache).await? =>
-            {
-                let span = self.session.span();
-                tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
-            }
-            Err(error) => {
-                if error.sense().is_some_and(|sense| is_write_failure(sense.key)) {
-                    flush.failed();
-                }
-                return Err(error);
-            }
-        }
-        let mut witness = if flush.needs_witness() { witness() } else { None };
-        if let Some(other) = &witness
-            && !(flush.is_known_to(&other.state) && other.is_told_of_resets(Some(permit)).await)
-        {
-            witness = None;
-        }
-        flush.ended(witness.as_ref().map(|witness| &*witness.state));
-        Ok(())
-    }
-
-    /// Sends the flush. While it takes long, asks the unit whether it is ready, now and then: a unit whose commands another
-    /// initiator has cleared without a status reports that to a later command only, and the flush would wait for its time
-    /// limit.
-    async fn flush_and_ask(
-        &self,
-        transfer: &mut Transfer,
-        patience: Patience<'_>,
-        permit: &Arc<Permit>,
-    ) -> Result<(CommandNumber, Completion), Error> {
-        let mut flush = Box::pin(self.execute_in_order(transfer, patience));
-        let mut asked: Option<Task<()>> = None;
-        loop {
-            if let Ok(ended) = timeout(ASK_AFTER, flush.as_mut()).await {
-                return ended;
-            }
-            if asked.as_ref().is_none_or(Task::is_finished) {
-                let (unit, permit) = (self.clone(), Arc::clone(permit));
-                // Detached: the answer may report a reset, so that it must be heard after the flush has ended as well.
-                let ask = async move {
-                    unit.is_told_of_resets(Some(permit)).await;
-                    Ok(())
-                };
-                asked = Some(Task::detached(ask.in_current_span()));
-            }
-        }
-    }
-
-    /// Whether a unit that does not take a flush has nothing to bring, by what it says of its volatile cache now. It said
-    /// that `before`.
-    async fn has_no_cache(&self, before: Option<bool>) -> Result<bool, Error> {
-        if before == Some(false) && !self.state.lock().durability.has_cache() {
-            return Ok(true);
-        }
-        // It may have been switched on since.
-        let unit = self.with_questions(Budget::new(1, QUESTION_BYTES));
-        let now = probe::mode(&unit).await?.and_then(|mode| mode.write_cache_enabled());
-        Ok(matches!((before, now), (_, Some(false)) | (None, None)))
-    }
-
-    /// Lets the unit tell this session of every reset until now. A port that does not serve the unit does
-    /// that as well: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14), so NOT READY says
-    /// that none is left. Says whether it is certain that all was told.
-    async fn is_told_of_resets(&self, permit: Option<Arc<Permit>>) -> bool {
-        let patience = self.patience_of_a_path();
-        let mut asked = Transfer::query(Cdb::test_unit_ready(), 0);
-        permit.into_iter().for_each(|permit| asked.set_permit(permit));
-        let answer = Box::pin(self.execute_in_order(&mut asked, patience)).await;
-        let is_answer = match answer {
-            Ok(_) => true,
-            Err(error) => is_not_ready(&error),
+        let flushes = self.state.flushes_or(|| self.session.shared_of(self.lun, &profile).1);
+        let retry_timeout = self.session.policy().patience;
+        let terms = Terms { write_cache: profile.write_cache, retry_timeout };
+        let (flushing, caller) = Flushing::start(&self.state, flushes, terms);
+        let questions = Questions {
+            unit: self.clone(),
+            witness: None,
+            synchronize: Blocks(&profile.capacity).flush(),
+            patience,
+            permit,
+            in_flight: Vec::new(),
+            failed: Vec::new(),
         };
-        if is_answer {
-            self.hear_all_before(self.state.next_command()).await;
-        }
-        is_answer
+        let run = run(flushing, questions, witness).in_current_span();
+        let result = Task::detached(run).await;
+        drop(caller);
+        result
     }
+}
 
-    /// What the unit has told to commands that came before may still be on its way. One that is never
-    /// answered may have been told of a reset.
-    async fn hear_all_before(&self, number: CommandNumber) {
-        let patience = self.session.policy().patience;
-        if timeout(patience, self.state.ended_before(number)).await.is_err() {
-            self.state.give_up_before(number);
+/// Runs a flush by [`Flushes`](iscsi_multipath::flushing::Flushes), whether or not its caller waits.
+async fn run(
+    flushing: Flushing,
+    mut questions: Questions,
+    witness: impl FnOnce() -> Option<LogicalUnit>,
+) -> Result<(), Error> {
+    let mut choose = Some(witness);
+    let mut given_up: Option<Arc<UnitState>> = None;
+    loop {
+        let mut turned = pin!(flushing.turned());
+        // From here on no turn is missed.
+        turned.as_mut().enable();
+        let step = flushing.poll();
+        if let Some(state) = given_up.take() {
+            state.notify_given_up();
+        }
+        match step {
+            Step::Ask(question) => questions.ask(question),
+            Step::ChooseWitness => {
+                questions.witness = choose.take().and_then(|choose| choose());
+                flushing.on_witness(questions.witness.as_ref().map(|it| it.state.path()));
+            }
+            Step::Hear(path, number) => {
+                let state = Arc::clone(&questions.unit_of(path).state);
+                let heard = by(flushing.poll_timeout(), state.ended_before(number)).await;
+                given_up = heard.is_none().then_some(state);
+            }
+            Step::Wait => {
+                let next = async {
+                    tokio::select! {
+                        biased;
+                        answered = questions.next() => Some(answered),
+                        () = turned => None,
+                    }
+                };
+                if let Some(Some((number, answer))) = by(flushing.poll_timeout(), next).await {
+                    let span = questions.unit.session.span();
+                    span.in_scope(|| flushing.on_end(number, end_of(&answer)));
+                    questions.failed.extend(answer.err().map(|error| (number, error)));
+                }
+            }
+            Step::Done(result) => return result.map_err(|failure| questions.error_of(failure)),
         }
     }
 }
 
-/// Whether the unit takes no such command now, and says nothing else.
-fn is_not_ready(error: &Error) -> bool {
-    error.sense().is_some_and(|sense| sense.key == SenseKey::NotReady && !sense.deferred)
+impl Questions {
+    fn ask(&mut self, Question { number, path, command }: Question) {
+        let unit = self.unit_of(path).clone();
+        let answer: BoxFuture<'static, Answer> = match command {
+            Command::SynchronizeCache => {
+                let transfer = Transfer::query(self.synchronize.clone(), 0).with_proof();
+                boxed(answer(unit, self.charged(transfer), self.patience))
+            }
+            Command::TestUnitReady => {
+                let transfer = self.charged(Transfer::query(Cdb::test_unit_ready(), 0));
+                let answer = answer(unit, transfer, LogicalUnit::patience_of_a_path);
+                // Detached: the answer may report a reset, so that it must be heard after the flush has ended as well.
+                boxed(Task::detached(answer.in_current_span()))
+            }
+            Command::ModeSense => {
+                let unit = unit.with_questions(Budget::new(1, QUESTION_BYTES));
+                boxed(answer(unit, probe::mode_question(), LogicalUnit::patience))
+            }
+        };
+        self.in_flight.push((number, answer));
+    }
+
+    fn charged(&self, mut transfer: Transfer) -> Transfer {
+        transfer.set_permit(Arc::clone(&self.permit));
+        transfer
+    }
+
+    fn unit_of(&self, path: PathId) -> &LogicalUnit {
+        let witness = self.witness.as_ref().filter(|it| it.state.path() == path);
+        witness.unwrap_or(&self.unit)
+    }
+
+    /// The next question that ends.
+    async fn next(&mut self) -> (u32, Answer) {
+        poll_fn(|context| {
+            for at in 0..self.in_flight.len() {
+                if let Some((number, answer)) = self.in_flight.get_mut(at)
+                    && let Poll::Ready(answer) = answer.as_mut().poll(context)
+                {
+                    let number = *number;
+                    drop(self.in_flight.swap_remove(at));
+                    return Poll::Ready((number, answer));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn error_of(self, failure: Failure) -> Error {
+        let Failure::Question(number) = failure else {
+            let request = self.synchronize.operation_name();
+            return Error::Task { request, cause: TaskError::Withdrawn };
+        };
+        let failed = self.failed.into_iter().find(|(of, _)| *of == number);
+        failed.map_or(Error::Closed, |(_, error)| error)
+    }
 }
 
-/// Whether the unit does not know the command, or a field of it. One that is not there any more knows
-/// none, but says something else.
-fn is_unsupported(error: &Error) -> bool {
-    let unsupported =
-        [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];
-    is_refused(error) && error.sense().is_some_and(|sense| unsupported.contains(&sense.additional))
+/// Sends a command until it ends in a way that counts.
+async fn answer(
+    unit: LogicalUnit,
+    mut transfer: Transfer,
+    patience: fn(&LogicalUnit) -> Patience<'_>,
+) -> Answer {
+    let (number, completion) = unit.execute_in_order(&mut transfer, patience(&unit)).await?;
+    Ok((number, completion.data))
+}
+
+fn end_of(answer: &Answer) -> End<'_> {
+    match answer {
+        Ok((number, data)) => End::Good(*number, data),
+        Err(Error::CheckCondition { sense, .. }) => End::Check(sense),
+        Err(Error::Status { status, .. }) => End::Status(*status),
+        Err(_) => End::NoAnswer,
+    }
+}
+
+/// What the future completes with, unless the time comes before.
+async fn by<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, future).await.ok(),
+        None => Some(future.await),
+    }
 }

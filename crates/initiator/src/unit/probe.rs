@@ -20,6 +20,7 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::completion::tolerate;
 use crate::error::Error;
 use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::transfer::Transfer;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
 const MODE_LEN: u8 = 252;
@@ -175,9 +176,14 @@ fn better_of(
 
 /// What the unit says of its medium, and of its cache.
 pub(crate) async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
-    let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
-    let data = unit.query(command, MODE_LEN.into()).await;
+    let data = unit.execute_with_retry(mode_question()).await.map(|completion| completion.data);
     decode(data, ModeParameters::decode_6)
+}
+
+/// MODE SENSE (6) of all pages.
+pub(super) fn mode_question() -> Transfer {
+    let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
+    Transfer::query(command, MODE_LEN.into())
 }
 
 /// The answer to a question that a unit need not know: `None` if it refuses or makes no sense.

@@ -1,0 +1,382 @@
+//! One flush: what it asks the unit, and what follows from each answer.
+
+use std::time::{Duration, Instant};
+
+use iscsi_pdu::scsi::{AdditionalSense, ModeParameters, Sense, SenseKey};
+
+use super::step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
+use crate::durability::{Durability, Flush};
+use crate::unit::{Unit, is_write_failure};
+use crate::{CommandNumber, PathId};
+
+/// A unit that has not answered a flush for this time is asked whether it is ready. It is longer than a target may be silent
+/// after a NOP-Out, since what is sent puts the end of that off.
+const ASK_AFTER: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub(super) struct Procedure {
+    owner: FlushOwner,
+    path: PathId,
+    terms: Terms,
+    stage: Stage,
+    /// Number of questions so far.
+    questions: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Waits for its turn.
+    Waiting,
+    InProgress(Flush, Progress),
+    Done(Result<(), Failure>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Progress {
+    Flushing(Flushing),
+    /// The unit has refused SYNCHRONIZE CACHE, which was this question, and is asked whether it has a cache by now.
+    AskingCache {
+        question: Asked,
+        refused: u32,
+    },
+    Hearing(Hearing),
+    ChoosingWitness {
+        is_asked: bool,
+    },
+    AskingWitness {
+        witness: PathId,
+        question: Asked,
+    },
+    HearingWitness(Hearing),
+}
+
+/// SYNCHRONIZE CACHE is in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flushing {
+    question: Asked,
+    /// When the unit is asked next whether it is ready.
+    ask_at: Option<Instant>,
+    /// The number of that question, while it is in flight.
+    ready: Option<u32>,
+}
+
+/// A question, which has its number once it was given out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked(Option<u32>);
+
+/// The wait for the commands of a path that were sent before one.
+#[derive(Clone, Copy, Debug)]
+struct Hearing {
+    path: PathId,
+    number: CommandNumber,
+    /// When they are given up.
+    until: Option<Instant>,
+    is_limited: bool,
+}
+
+/// How the question of a stage has ended, as far as it matters there.
+enum Next {
+    Hear(CommandNumber),
+    /// The unit has refused SYNCHRONIZE CACHE, which was this question.
+    AskCache {
+        refused: u32,
+    },
+    /// All is on the medium, as far as the unit and the path know.
+    Flushed,
+    /// The unit could not write to its medium, by this question.
+    Lost(u32),
+    /// The flush has failed, by this question.
+    Failed(u32),
+    /// No session vouches.
+    NoWitness,
+    HearWitness(PathId),
+}
+
+impl Procedure {
+    pub(super) const fn new(owner: FlushOwner, path: PathId, terms: Terms) -> Self {
+        Self { owner, path, terms, stage: Stage::Waiting, questions: 0 }
+    }
+
+    pub(super) const fn owner(&self) -> FlushOwner {
+        self.owner
+    }
+
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting)
+    }
+
+    pub(super) const fn is_in_progress(&self) -> bool {
+        matches!(self.stage, Stage::InProgress(..))
+    }
+
+    /// Whether the unit has not said yet whether it has flushed.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        matches!(self.stage, Stage::InProgress(_, Progress::Flushing(_)))
+    }
+
+    pub(super) fn needs_path(&self, path: PathId) -> bool {
+        let Stage::InProgress(_, progress) = &self.stage else { return false };
+        path == self.path || progress.witness() == Some(path)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let Stage::InProgress(_, progress) = &self.stage else { return None };
+        match progress {
+            Progress::Flushing(flushing) if flushing.ready.is_none() => flushing.ask_at,
+            Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => hearing.until,
+            Progress::Flushing(_)
+            | Progress::AskingCache { .. }
+            | Progress::ChoosingWitness { .. }
+            | Progress::AskingWitness { .. } => None,
+        }
+    }
+
+    /// It has its turn.
+    pub(super) fn begin(&mut self, unit: &mut Unit, now: Instant) {
+        let flush = unit.durability.begin_flush(self.path);
+        let ask_at = now.checked_add(ASK_AFTER);
+        let flushing = Flushing { question: Asked::default(), ask_at, ready: None };
+        self.stage = Stage::InProgress(flush, Progress::Flushing(flushing));
+    }
+
+    pub(super) fn poll(&mut self, unit: &mut Unit, now: Instant) -> Step {
+        self.hear(unit, now);
+        let number = self.questions;
+        let progress = match &mut self.stage {
+            Stage::Waiting => return Step::Wait,
+            Stage::Done(result) => return Step::Done(*result),
+            Stage::InProgress(_, progress) => progress,
+        };
+        let next = match progress {
+            Progress::Flushing(flushing) => {
+                flushing.next(number, now).map(|command| (self.path, command))
+            }
+            Progress::AskingCache { question, .. } => {
+                question.give_out(number).then_some((self.path, Command::ModeSense))
+            }
+            Progress::AskingWitness { witness, question } => {
+                question.give_out(number).then_some((*witness, Command::TestUnitReady))
+            }
+            Progress::ChoosingWitness { is_asked } => {
+                let is_first = !std::mem::replace(is_asked, true);
+                return if is_first { Step::ChooseWitness } else { Step::Wait };
+            }
+            Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => {
+                return Step::Hear(hearing.path, hearing.number);
+            }
+        };
+        let Some((path, command)) = next else { return Step::Wait };
+        self.questions = number.saturating_add(1);
+        Step::Ask(Question { number, path, command })
+    }
+
+    pub(super) fn on_end(&mut self, number: u32, end: End<'_>, unit: &mut Unit) {
+        let Stage::InProgress(_, progress) = &mut self.stage else { return };
+        let next = match progress {
+            Progress::Flushing(flushing) if flushing.ready == Some(number) => {
+                flushing.ready = None;
+                return;
+            }
+            Progress::Flushing(Flushing { question, .. }) if question.is(number) => {
+                let had_cache = self.terms.write_cache != Some(false);
+                flushed(number, end, had_cache || unit.durability.has_cache())
+            }
+            Progress::AskingCache { question, refused } if question.is(number) => {
+                asked_cache(self.terms.write_cache, end, *refused, number)
+            }
+            Progress::AskingWitness { witness, question } if question.is(number) => {
+                asked_witness(*witness, end)
+            }
+            // Nothing waits for it any more.
+            Progress::Flushing(_)
+            | Progress::AskingCache { .. }
+            | Progress::AskingWitness { .. }
+            | Progress::ChoosingWitness { .. }
+            | Progress::Hearing(_)
+            | Progress::HearingWitness(_) => return,
+        };
+        self.go_on(next, unit);
+    }
+
+    pub(super) fn on_witness(&mut self, witness: Option<PathId>, unit: &mut Unit) {
+        let Stage::InProgress(flush, progress) = &mut self.stage else { return };
+        if !matches!(progress, Progress::ChoosingWitness { is_asked: true }) {
+            return;
+        }
+        match witness.filter(|path| unit.durability.covers(flush, *path)) {
+            Some(witness) => {
+                *progress = Progress::AskingWitness { witness, question: Asked::default() };
+            }
+            None => self.go_on(Next::NoWitness, unit),
+        }
+    }
+
+    /// It cannot be run any more.
+    pub(super) fn abandon(&mut self, unit: &mut Unit) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Done(Err(Failure::GivenUp)));
+        if let Stage::InProgress(flush, _) = stage {
+            unit.durability.abandon_flush(flush);
+        }
+    }
+
+    /// Ends the wait for commands, if it is over.
+    fn hear(&mut self, unit: &mut Unit, now: Instant) {
+        let Stage::InProgress(_, progress) = &mut self.stage else { return };
+        let witness = progress.witness();
+        let (Progress::Hearing(hearing) | Progress::HearingWitness(hearing)) = progress else {
+            return;
+        };
+        if !hearing.is_over(self.terms.retry_timeout, unit, now) {
+            return;
+        }
+        match witness {
+            Some(witness) => self.end(Some(witness), unit),
+            None => self.go_on(Next::Flushed, unit),
+        }
+    }
+
+    fn go_on(&mut self, next: Next, unit: &mut Unit) {
+        let Stage::InProgress(flush, progress) = &mut self.stage else { return };
+        let question = Asked::default();
+        match next {
+            Next::Hear(number) => *progress = Progress::Hearing(Hearing::new(self.path, number)),
+            Next::HearWitness(path) => {
+                let hearing = Hearing::new(path, unit.next_command(path));
+                *progress = Progress::HearingWitness(hearing);
+            }
+            Next::AskCache { refused } => *progress = Progress::AskingCache { question, refused },
+            Next::Flushed if unit.durability.needs_witness(flush) => {
+                *progress = Progress::ChoosingWitness { is_asked: false };
+            }
+            Next::Flushed | Next::NoWitness => self.end(None, unit),
+            Next::Lost(question) => self.fail(question, Durability::fail_flush, unit),
+            Next::Failed(question) => self.fail(question, Durability::abandon_flush, unit),
+        }
+    }
+
+    fn end(&mut self, witness: Option<PathId>, unit: &mut Unit) {
+        if let Stage::InProgress(flush, _) = std::mem::replace(&mut self.stage, Stage::Done(Ok(())))
+        {
+            unit.durability.end_flush(flush, witness);
+        }
+    }
+
+    fn fail(&mut self, question: u32, end: fn(&mut Durability, Flush), unit: &mut Unit) {
+        let failed = Stage::Done(Err(Failure::Question(question)));
+        if let Stage::InProgress(flush, _) = std::mem::replace(&mut self.stage, failed) {
+            end(&mut unit.durability, flush);
+        }
+    }
+}
+
+/// What follows from the end of SYNCHRONIZE CACHE. `may_have_cache`: the unit had a cache, or may have one by now.
+fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
+    let sense = match end {
+        End::Good(command, _) => return Next::Hear(command),
+        End::Check(sense) => sense,
+        End::Status(_) | End::NoAnswer => return Next::Failed(number),
+    };
+    if is_unsupported(sense) {
+        return if may_have_cache { Next::AskCache { refused: number } } else { Next::Flushed };
+    }
+    if is_write_failure(sense.key) { Next::Lost(number) } else { Next::Failed(number) }
+}
+
+/// What follows from the answer of a unit that has refused the flush, and reported this of its cache before.
+fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) -> Next {
+    let now = match end {
+        End::Good(_, data) => {
+            ModeParameters::decode_6(data).ok().and_then(|mode| mode.write_cache_enabled())
+        }
+        End::Check(_) | End::Status(_) => None,
+        End::NoAnswer => return Next::Failed(number),
+    };
+    if matches!((before, now), (_, Some(false)) | (None, None)) {
+        tracing::debug!("the unit has no cache to flush");
+        return Next::Flushed;
+    }
+    Next::Failed(refused)
+}
+
+/// Whether a witness has received the reports of all resets so far.
+fn asked_witness(witness: PathId, end: End<'_>) -> Next {
+    let is_answer = match end {
+        End::Good(..) => true,
+        // A port that does not serve the unit reports resets all the same.
+        End::Check(sense) => sense.key == SenseKey::NotReady && !sense.deferred,
+        End::Status(_) | End::NoAnswer => false,
+    };
+    if is_answer { Next::HearWitness(witness) } else { Next::NoWitness }
+}
+
+impl Progress {
+    const fn witness(&self) -> Option<PathId> {
+        match self {
+            Self::AskingWitness { witness, .. } => Some(*witness),
+            Self::HearingWitness(hearing) => Some(hearing.path),
+            Self::Flushing(_)
+            | Self::AskingCache { .. }
+            | Self::ChoosingWitness { .. }
+            | Self::Hearing(_) => None,
+        }
+    }
+}
+
+impl Flushing {
+    /// The next command, which has this number.
+    fn next(&mut self, number: u32, now: Instant) -> Option<Command> {
+        if self.question.give_out(number) {
+            return Some(Command::SynchronizeCache);
+        }
+        if self.ready.is_some() || self.ask_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        self.ask_at = now.checked_add(ASK_AFTER);
+        self.ready = Some(number);
+        Some(Command::TestUnitReady)
+    }
+}
+
+impl Asked {
+    /// Whether it is given out now, by this number.
+    const fn give_out(&mut self, number: u32) -> bool {
+        let is_first = self.0.is_none();
+        if is_first {
+            self.0 = Some(number);
+        }
+        is_first
+    }
+
+    fn is(self, number: u32) -> bool {
+        self.0 == Some(number)
+    }
+}
+
+impl Hearing {
+    const fn new(path: PathId, number: CommandNumber) -> Self {
+        Self { path, number, until: None, is_limited: false }
+    }
+
+    /// Whether all has been heard, or is given up. The first call starts the time.
+    fn is_over(&mut self, limit: Duration, unit: &mut Unit, now: Instant) -> bool {
+        if unit.have_ended_before(self.path, self.number) {
+            return true;
+        }
+        if !std::mem::replace(&mut self.is_limited, true) {
+            self.until = now.checked_add(limit);
+        }
+        let is_late = self.until.is_some_and(|until| now >= until);
+        if is_late {
+            unit.give_up_before(self.path, self.number);
+        }
+        is_late
+    }
+}
+
+/// Whether the unit does not know the command, or a field of it. A unit that is not there any more knows no command, but says
+/// something else.
+fn is_unsupported(sense: &Sense) -> bool {
+    let unsupported =
+        [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];
+    sense.key == SenseKey::IllegalRequest && unsupported.contains(&sense.additional)
+}
