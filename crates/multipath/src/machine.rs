@@ -66,7 +66,7 @@ pub struct Machine<E> {
     paths: BTreeMap<PathId, Path<E>>,
     requests: Slab<Record>,
     attempts: Slab<Attempt>,
-    flushes: Flushes,
+    flushes: Flushes<E>,
     /// Lost paths that the flush in progress still judges by.
     leaving: Vec<PathId>,
     outputs: VecDeque<Output<E>>,
@@ -275,7 +275,6 @@ impl<E: Clone> Machine<E> {
         for path in self.paths.values_mut() {
             path.ask_at = path.ask_at.filter(|at| *at > now);
         }
-        self.flushes.handle_timeout(&mut self.unit, now);
         let is_due = |key: &Key| {
             self.requests.get(*key).and_then(|it| it.deadline).is_some_and(|at| at <= now)
         };
@@ -442,7 +441,7 @@ impl<E: Clone> Machine<E> {
         let progress = Progress::Held;
         let key =
             self.attempts.insert(Attempt { order, disk, path, what, command, progress, range });
-        let is_question = matches!(what, What::Question(_));
+        let is_question = matches!(what, What::Identify(_));
         if !is_question && self.unit.identity.needs_revalidation(path) {
             if let Some(path) = self.paths.get_mut(&path) {
                 path.held.push_back(key);

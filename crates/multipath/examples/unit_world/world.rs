@@ -792,6 +792,7 @@ impl World {
                 (Work::Ready, false)
             }
             Command::Identify => (Work::Identify, false),
+            Command::ModeSense => return Err("the unit knows the flush".to_owned()),
         })
     }
 

@@ -66,11 +66,8 @@ pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut imp
         (record.verdict.is_some(), record.disk).hash(state);
         machine.unit.identity.fingerprint(*id, None, None, state);
     }
-    for wanted in machine.flushes.wanted() {
-        let request = wanted.request.and_then(|key| requests.iter().position(|it| *it == key));
-        (request, wanted.disk, wanted.not_before.is_some(), wanted.pauses).hash(state);
-    }
-    machine.flushes.fingerprint(path, &machine.unit, state);
+    let request = |key: Key| requests.iter().position(|it| *it == key);
+    machine.flushes.fingerprint(path, request, &machine.unit, state);
     machine.leaving.iter().for_each(|lost| lost.0.hash(state));
 }
 
@@ -87,7 +84,7 @@ fn attempt_state<E: Clone>(
         let place = requests.iter().position(|key| *key == request.0);
         (place, is_short, is_hedge).hash(state);
     }
-    if let (What::Question(asked_at), Progress::Sent(_)) = (attempt.what, attempt.progress) {
+    if let (What::Identify(asked_at), Progress::Sent(_)) = (attempt.what, attempt.progress) {
         machine.unit.identity.fingerprint(attempt.path, None, Some(asked_at), state);
     }
 }

@@ -49,6 +49,8 @@ pub enum Command {
     Flush,
     /// TEST UNIT READY.
     Ready,
+    /// MODE SENSE of all pages.
+    ModeSense,
     /// The questions by which the unit is recognized. Their answer goes to
     /// [`identified`](super::Machine::identified).
     Identify,

@@ -6,6 +6,7 @@ use super::output::{AttemptId, Command, DiskId, Output};
 use super::record::{Path, Progress, What};
 use super::Machine;
 use crate::access::Access;
+use crate::flushing::End;
 use crate::identity::SharedReasons;
 use crate::ids::PathId;
 use crate::paths::Credit;
@@ -83,6 +84,10 @@ impl<E: Clone> Machine<E> {
                     disk.by_attempt.remove(&engine);
                 }
             }
+            if let What::Flush(question) = attempt.what {
+                let (end, failure) = (End::NoAnswer, None);
+                self.flushes.on_end(question.number, end, failure, &mut self.unit);
+            }
             match attempt.range {
                 Some(range) if may_land => self.writes.lose(path, range),
                 Some(range) => self.writes.release(range),
@@ -91,9 +96,6 @@ impl<E: Clone> Machine<E> {
         }
         if let Some(disk) = self.disks.get_mut(&state.disk) {
             disk.requests.path_lost(path, error, &unsent_requests, now);
-        }
-        if let Some(wanted) = self.flushes.path_lost(&mut self.unit, path) {
-            self.flushed(wanted);
         }
         self.leaving.push(path);
         self.run(now);
@@ -153,7 +155,7 @@ impl<E: Clone> Machine<E> {
         };
         let Some((id, path)) = self.paths.iter().find(is_due) else { return false };
         let (id, disk) = (*id, path.disk);
-        let what = What::Question(self.unit.identity.reasons(id));
+        let what = What::Identify(self.unit.identity.reasons(id));
         let key = self.send(disk, id, what, Command::Identify, None);
         if let Some(path) = self.paths.get_mut(&id) {
             path.question = Some(key);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::output::{Command, DiskId};
 use crate::durability::LossCount;
+use crate::flushing;
 use crate::identity::Reasons;
 use crate::ids::PathId;
 use crate::ranges::RangeId;
@@ -90,9 +91,9 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     Request { engine: requests::AttemptId, writes: bool },
-    Flush,
-    Witness,
-    Question(Reasons),
+    /// This question of the flush in progress.
+    Flush(flushing::Question),
+    Identify(Reasons),
 }
 
 /// How far an attempt has come.

@@ -2,21 +2,22 @@
 
 use std::time::Instant;
 
-use iscsi_pdu::scsi::{Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{Sense, Status};
 use iscsi_session::TaskError;
 
-use super::flush::{Act, Stage, Wanted};
+use super::flush::{Act, FlushError, Wanted};
 use super::output::{AttemptId, Command, Done, Event, Failure, Output, RequestId};
 use super::record::{Attempt, Progress, What};
 use super::{Machine, flush};
 use crate::access::Access;
+use crate::flushing::{self, Terms};
 use crate::identity::Verdict;
 use crate::ids::PathId;
 use crate::requests::disposition::{Disposition, Facts, Scope, dispose};
 use crate::requests::end::End;
 use crate::requests::AttemptEnd;
 use crate::slab::Key;
-use crate::unit::{Begun, CommandEnd, CommandFacts, Unit, is_write_failure};
+use crate::unit::{Begun, CommandEnd, CommandFacts, Unit};
 
 /// The end of an attempt, as far as it matters for what it was sent for.
 struct Judged<E> {
@@ -24,8 +25,8 @@ struct Judged<E> {
     access: Option<Access>,
     error: Option<E>,
     may_have_executed: bool,
-    is_write_failure: bool,
-    is_not_ready: bool,
+    status: Option<Status>,
+    sense: Option<Sense>,
 }
 
 impl<E> Judged<E> {
@@ -35,8 +36,8 @@ impl<E> Judged<E> {
             access: None,
             error,
             may_have_executed: false,
-            is_write_failure: false,
-            is_not_ready: false,
+            status: None,
+            sense: None,
         }
     }
 
@@ -55,13 +56,8 @@ impl<E> Judged<E> {
         let is_check = status == Status::CHECK_CONDITION;
         let sense = if is_check { Sense::decode(sense).ok() } else { None };
         let of_port = |sense| Access::of_refusal(sense).or_else(|| Access::suspected(sense));
-        let current = sense.as_ref().filter(|sense| !sense.deferred);
-        Self {
-            access: sense.as_ref().and_then(of_port),
-            is_write_failure: current.is_some_and(|sense| is_write_failure(sense.key)),
-            is_not_ready: current.is_some_and(|sense| sense.key == SenseKey::NotReady),
-            ..Self::plain(end, Some(error()))
-        }
+        let access = sense.as_ref().and_then(of_port);
+        Self { access, status: Some(status), sense, ..Self::plain(end, Some(error())) }
     }
 }
 
@@ -92,7 +88,7 @@ impl<E: Clone> Machine<E> {
         self.learn(&record, &begun, how);
         let judged = Judged::of(how, error);
         match judged.end {
-            End::Good if matches!(record.what, What::Question(_)) => {
+            End::Good if matches!(record.what, What::Identify(_)) => {
                 self.question_failed(attempt.0, &record, End::NoAnswer, now);
             }
             End::Good if self.unit.identity.needs_revalidation(record.path) => {
@@ -118,7 +114,7 @@ impl<E: Clone> Machine<E> {
         now: Instant,
     ) {
         let Some(record) = self.attempts.get(attempt.0).copied() else { return };
-        let (Progress::Sent(begun), What::Question(asked_at)) = (record.progress, record.what)
+        let (Progress::Sent(begun), What::Identify(asked_at)) = (record.progress, record.what)
         else {
             return;
         };
@@ -142,7 +138,7 @@ impl<E: Clone> Machine<E> {
 
     /// Takes in what the end of a command says of the unit.
     fn learn(&mut self, record: &Attempt, begun: &Begun, how: CommandEnd<'_>) {
-        let synchronizes_cache = matches!(record.what, What::Flush);
+        let synchronizes_cache = record.command == Command::Flush;
         let facts = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
         let effects = self.unit.end(record.path, facts, how);
         if let Some(attention) = effects.attention {
@@ -208,27 +204,24 @@ impl<E: Clone> Machine<E> {
             What::Request { writes: true, .. } if is_wanted => {
                 self.unit.durability.on_write(path, begun.epoch);
             }
-            What::Request { .. } | What::Witness => {
+            What::Request { .. } => self.unit.durability.accept(path, begun.epoch),
+            // A flush is accepted when it has ended.
+            What::Flush(_) if record.command != Command::Flush => {
                 self.unit.durability.accept(path, begun.epoch);
             }
-            What::Flush | What::Question(_) => {}
+            What::Flush(_) | What::Identify(_) => {}
         }
         match record.what {
             What::Request { .. } => {
                 self.ended(key, record, Judged::plain(End::Good, None), now);
             }
-            What::Flush | What::Witness => {
+            What::Flush(question) => {
                 self.attempts.remove(key);
-                self.flush_answered(record, begun, now);
+                let end = flushing::End::Good(begun.number, &[]);
+                self.flushes.on_end(question.number, end, None, &mut self.unit);
             }
-            What::Question(_) => {}
+            What::Identify(_) => {}
         }
-    }
-
-    fn flush_answered(&mut self, record: &Attempt, begun: &Begun, now: Instant) {
-        let patience = self.disks.get(&record.disk).map(|disk| disk.retry_timeout);
-        let next = self.unit.next_command(record.path);
-        self.flushes.answered(begun.number, next, patience.unwrap_or_default(), now);
     }
 
     /// An attempt has ended, and what that says of the unit is known.
@@ -237,15 +230,11 @@ impl<E: Clone> Machine<E> {
             What::Request { engine, .. } => {
                 self.request_ended(key, record, engine, judged, now);
             }
-            What::Flush => {
+            What::Flush(question) => {
                 self.attempts.remove(key);
-                self.flush_failed(record, judged, now);
+                self.flush_failed(record, question, judged, now);
             }
-            What::Witness => {
-                self.attempts.remove(key);
-                self.witness_ended(record, &judged, now);
-            }
-            What::Question(_) => self.question_failed(key, record, judged.end, now),
+            What::Identify(_) => self.question_failed(key, record, judged.end, now),
         }
     }
 
@@ -303,18 +292,31 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    fn flush_failed(&mut self, record: &Attempt, judged: Judged<E>, now: Instant) {
+    /// A command of the flush in progress has not ended well.
+    fn flush_failed(
+        &mut self,
+        record: &Attempt,
+        question: flushing::Question,
+        judged: Judged<E>,
+        now: Instant,
+    ) {
         if matches!(judged.end, End::Attention | End::Withdrawn) && self.flushes.is_sent_again() {
-            self.send(record.disk, record.path, What::Flush, Command::Flush, None);
+            self.send(record.disk, record.path, record.what, record.command, None);
             return self.end_if_elsewhere(record.path, now);
         }
-        let error = judged.error;
-        if judged.is_write_failure {
-            let wanted = self.flushes.failed(&mut self.unit);
-            return self.flush_over(wanted, error);
-        }
-        let Some(mut wanted) = self.flushes.abandon(&mut self.unit) else { return };
-        let Some(disk) = self.disks.get(&record.disk) else { return };
+        let goes_on = self.goes_on(record, judged.end, now);
+        let end = match (&judged.sense, judged.status) {
+            (Some(sense), _) => flushing::End::Check(sense),
+            (None, Some(status)) => flushing::End::Status(status),
+            (None, None) => flushing::End::NoAnswer,
+        };
+        let failure = Some(FlushError { error: judged.error, goes_on });
+        self.flushes.on_end(question.number, end, failure, &mut self.unit);
+    }
+
+    /// Whether a flush is worth another path, or another time.
+    fn goes_on(&self, record: &Attempt, end: End, now: Instant) -> bool {
+        let Some(disk) = self.disks.get(&record.disk) else { return false };
         let paths = disk.requests.paths();
         let facts = Facts {
             is_plain: true,
@@ -323,49 +325,32 @@ impl<E: Clone> Machine<E> {
             has_other_path: !paths.is_last(record.path),
             ..Facts::default()
         };
-        let goes_on = matches!(
-            dispose(judged.end, Scope::Disk, &facts),
+        matches!(
+            dispose(end, Scope::Disk, &facts),
             Disposition::Failover
                 | Disposition::Pause(_)
                 | Disposition::SetPathAside
                 | Disposition::NextPath
-        );
+        )
+    }
+
+    /// A flush has failed: it goes again, or its caller receives the error.
+    fn flush_over(&mut self, mut wanted: Wanted, failure: FlushError<E>, now: Instant) {
+        let Some(disk) = self.disks.get(&wanted.disk) else { return };
+        let Some(error) = failure.error else { return self.flushes.retry(wanted) };
         let pause = disk.pauses.after(wanted.pauses).next();
         let waited = now.saturating_duration_since(wanted.since).saturating_add(pause);
-        if goes_on && waited <= disk.retry_timeout {
+        if failure.goes_on && waited <= disk.retry_timeout {
             wanted.pauses += 1;
             wanted.not_before = now.checked_add(pause);
             self.flushes.retry(wanted);
-        } else {
-            self.flush_over(Some(wanted), error);
-        }
-    }
-
-    fn flush_over(&mut self, wanted: Option<Wanted>, error: Option<E>) {
-        if let Some(key) = wanted.and_then(|wanted| wanted.request)
-            && let Some(error) = error
-        {
+        } else if let Some(key) = wanted.request {
             self.complete(key, Err(Failure::Flush(error)));
         }
     }
 
-    fn witness_ended(&mut self, record: &Attempt, judged: &Judged<E>, now: Instant) {
-        let is_again = matches!(judged.end, End::Attention | End::Withdrawn);
-        if is_again && self.flushes.is_sent_again() {
-            self.send(record.disk, record.path, What::Witness, Command::Ready, None);
-            self.end_if_elsewhere(record.path, now);
-        } else if judged.is_not_ready
-            && let Progress::Sent(begun) = record.progress
-        {
-            // A unit attention goes before any other CHECK CONDITION (SAM-5 §5.14): none is left.
-            self.flush_answered(record, &begun, now);
-        } else if let Some(wanted) = self.flushes.witness_failed(&mut self.unit) {
-            self.flushed(wanted);
-        }
-    }
-
     /// The unit has flushed, and what that proves is known.
-    pub(super) fn flushed(&mut self, wanted: Wanted) {
+    fn flushed(&mut self, wanted: &Wanted) {
         let losses = self.unit.durability.losses();
         if let Some(key) = wanted.request {
             self.unit.durability.report_losses();
@@ -385,26 +370,33 @@ impl<E: Clone> Machine<E> {
             let others = paths.keys().filter(|path| **path != flushing);
             others.min_by_key(|path| unit.durability.witness_rank(**path)).copied()
         };
-        let Some(act) = self.flushes.advance(&mut self.unit, pick, witness, now) else {
+        let write_cache = Some(self.unit.durability.has_cache());
+        let terms = |disk| {
+            let retry_timeout = disks.get(&disk).map(|disk| disk.retry_timeout).unwrap_or_default();
+            Terms { write_cache, retry_timeout }
+        };
+        let Some(act) = self.flushes.advance(&mut self.unit, pick, witness, terms, now) else {
             return false;
         };
         match act {
-            Act::Flush(disk, path) => {
-                self.send(disk, path, What::Flush, Command::Flush, None);
-                self.end_if_elsewhere(path, now);
+            Act::Ask(disk, question) => {
+                let command = match question.command {
+                    flushing::Command::SynchronizeCache => Command::Flush,
+                    flushing::Command::TestUnitReady => Command::Ready,
+                    flushing::Command::ModeSense => Command::ModeSense,
+                };
+                self.send(disk, question.path, What::Flush(question), command, None);
+                self.end_if_elsewhere(question.path, now);
             }
-            Act::Ask(disk, path) => {
-                self.send(disk, path, What::Witness, Command::Ready, None);
-                self.end_if_elsewhere(path, now);
-            }
-            Act::End(wanted) => self.flushed(wanted),
+            Act::End(wanted, None) => self.flushed(&wanted),
+            Act::End(wanted, Some(failure)) => self.flush_over(wanted, failure, now),
         }
         true
     }
 
     /// The flush that has its turn: its path, and whether the unit has answered it.
     pub fn flush_in_progress(&self) -> Option<(PathId, bool)> {
-        self.flushes.stage().map(|(path, stage, _)| (path, stage != Stage::Flushing))
+        self.flushes.in_progress()
     }
 
     /// How many flushes have begun: each is for the writes that had been answered by then.
@@ -416,7 +408,7 @@ impl<E: Clone> Machine<E> {
     pub fn request_of(&self, attempt: AttemptId) -> Option<RequestId> {
         match self.attempts.get(attempt.0)?.command {
             Command::Request { request, .. } => Some(request),
-            Command::Flush | Command::Ready | Command::Identify => None,
+            Command::Flush | Command::Ready | Command::ModeSense | Command::Identify => None,
         }
     }
 }
