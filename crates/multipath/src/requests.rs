@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 pub use output::{AttemptId, Failure, Output, Report, RequestId};
-pub use request::RequestSpec;
+pub use request::{RequestSpec, Route};
 
 use crate::access::Access;
 use crate::ids::PathId;
@@ -32,7 +32,7 @@ use crate::paths::hedge::HedgePolicy;
 use crate::paths::selector::PathSelector;
 use crate::paths::{Credit, PathPermit};
 use crate::reconnect::BackOff;
-use crate::slab::Slab;
+use crate::slab::{Key, Slab};
 use end::End;
 use request::{Attempt, Hedge, Request, State, Waiting};
 
@@ -66,6 +66,12 @@ pub struct AttemptEnd<E> {
     pub error: Option<E>,
     /// Whether the command may have been executed although it failed.
     pub may_have_executed: bool,
+}
+
+impl<E> AttemptEnd<E> {
+    /// The end of an attempt whose request was cancelled or has ended.
+    pub const GIVEN_UP: Self =
+        Self { end: End::NoAnswer, access: None, error: None, may_have_executed: false };
 }
 
 /// The requests of one disk, their attempts, and the paths that they take.
@@ -135,6 +141,11 @@ impl<E: Clone> Requests<E> {
     }
 
     /// Returns whether requests wait for a path.
+    pub fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Returns whether requests wait for a path, or for memory before they are submitted.
     pub fn has_backlog(&self) -> bool {
         !self.queue.is_empty() || self.ports.has_backlog
     }
@@ -158,6 +169,11 @@ impl<E: Clone> Requests<E> {
     pub fn add_path(&mut self, path: PathId, credit: Credit, now: Instant) {
         self.refusal = None;
         self.selector.add(path, credit);
+        let choosing = |key: &Key| {
+            self.requests.get(*key).is_some_and(|record| matches!(record.state, State::Choosing))
+        };
+        let choosing = self.requests.keys().filter(choosing).map(RequestId);
+        self.outputs.extend(choosing.map(Output::Choose));
         self.dispatch(now);
     }
 
@@ -194,6 +210,18 @@ impl<E: Clone> Requests<E> {
         self.selector.remove(path);
     }
 
+    /// Removes a path that was lost, and sends nothing more there. The attempts in flight there end by
+    /// [`ended`](Self::ended), each when it is known whether its command was sent.
+    pub fn remove_lost_path(&mut self, path: PathId, now: Instant) {
+        if !self.selector.is_alone(path) {
+            self.plain_losses += 1;
+        }
+        self.selector.remove(path);
+        // A path that was to be closed has to do until there is another one.
+        self.selector.reopen_if_none_is_left();
+        self.dispatch(now);
+    }
+
     /// Refuses requests, for this reason: those that wait, and those that come until a path is added. Attempts in flight go
     /// on.
     pub fn refuse(&mut self, why: &E, now: Instant) {
@@ -210,29 +238,66 @@ impl<E: Clone> Requests<E> {
                     continue;
                 }
                 State::Pausing { permit } => self.selector.release(&permit),
-                State::Charging { .. } | State::Queued => {}
+                State::Charging { .. } | State::Preparing | State::Choosing | State::Queued => {}
             }
             let failure = record.refused(why.clone());
             self.complete(id, Err(failure), now);
         }
     }
 
+    /// Returns whether requests are refused.
+    pub const fn is_refusing(&self) -> bool {
+        self.refusal.is_some()
+    }
+
     /// Submits a request.
     pub fn submit(&mut self, spec: RequestSpec, now: Instant) -> RequestId {
-        let state = if self.limits.is_shaped {
-            State::Charging { since: now, is_retry: false }
-        } else {
-            State::Queued
-        };
+        let state = State::Charging { since: now, is_retry: false };
         let request = RequestId(self.requests.insert(Request::new(spec, state, now)));
         if let Some(why) = self.refusal.clone() {
             self.complete(request, Err(Failure::Refused(why)), now);
-        } else if self.limits.is_shaped {
-            self.outputs.push_back(Output::Charge { request, len: spec.len });
         } else {
-            self.enqueue(request, false, now);
+            self.make_ready(request, false, now);
         }
         request
+    }
+
+    /// Begins what comes before a path: the class, or the preparations of a flush. `is_retry` says whether the request goes
+    /// before those that have not had a path yet.
+    fn make_ready(&mut self, request: RequestId, is_retry: bool, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if record.spec.route == Route::Vouching {
+            record.state = State::Preparing;
+            self.outputs.push_back(Output::Prepare(request));
+        } else if self.limits.is_shaped {
+            record.state = State::Charging { since: now, is_retry };
+            self.outputs.push_back(Output::Charge { request, len: record.spec.len });
+        } else {
+            self.enqueue(request, is_retry, now);
+        }
+    }
+
+    /// The flush may take a path: one without other requests if `own_path` says so, which it waits for; otherwise the one
+    /// that is chosen next.
+    pub fn prepared(&mut self, request: RequestId, own_path: bool, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let State::Preparing = record.state else { return };
+        record.wants_own_path = own_path;
+        if record.requirements().is_alone {
+            return self.enqueue(request, false, now);
+        }
+        record.state = State::Choosing;
+        self.outputs.push_back(Output::Choose(request));
+    }
+
+    /// Sends a flush over the path that was chosen for it, whatever is in flight there.
+    pub fn choose(&mut self, request: RequestId, path: PathId, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        let State::Choosing = record.state else { return };
+        if let Some(permit) = self.selector.take_beside(path, now) {
+            record.state = State::InFlight;
+            self.send(request, permit, false);
+        }
     }
 
     /// The request has waited for its class, and may take a path.
@@ -248,15 +313,31 @@ impl<E: Clone> Requests<E> {
         self.enqueue(request, is_retry, now);
     }
 
+    /// The class of a request takes nothing any more, for this reason: the request fails, or is not hedged.
+    pub fn not_charged(&mut self, request: RequestId, why: E, now: Instant) {
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        if let Hedge::Charging { .. } = record.hedge {
+            return self.drop_hedge(request);
+        }
+        if let State::Charging { .. } = record.state {
+            let failure = record.refused(why);
+            self.complete(request, Err(failure), now);
+        }
+    }
+
     /// The caller has lost interest in a request: what was not sent is not sent, and what was sent is aborted.
     pub fn cancel(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.requests.get(request.0) else { return };
         let held = match record.state {
             State::Pausing { permit } => Some(permit),
-            State::Charging { .. } | State::Queued | State::InFlight => None,
+            State::Charging { .. }
+            | State::Preparing
+            | State::Choosing
+            | State::Queued
+            | State::InFlight => None,
         };
         for attempt in record.attempts.clone() {
-            self.outputs.push_back(Output::Abort(attempt));
+            self.outputs.push_back(Output::Abort { request, attempt });
         }
         self.forget(request);
         if let Some(permit) = held {
@@ -282,11 +363,31 @@ impl<E: Clone> Requests<E> {
             record.attempts.retain(|other| *other != attempt);
         }
         if end.end == End::Good {
-            self.selector.answered(&permit, now);
+            self.answered(request, &permit, now);
             self.complete(request, Ok(attempt), now);
             return self.released(path, now);
         }
         self.failed(request, permit, end, now);
+    }
+
+    /// An attempt has succeeded, which measures the path.
+    fn answered(&mut self, request: RequestId, permit: &PathPermit, now: Instant) {
+        let route = self.requests.get(request.0).map(|record| record.spec.route);
+        if route == Some(Route::Vouching) {
+            self.selector.release(permit);
+        } else {
+            self.selector.answered(permit, now);
+        }
+    }
+
+    /// Returns when an attempt in flight took its path.
+    pub fn taken_at(&self, attempt: AttemptId) -> Option<Instant> {
+        self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called for this request.
+    pub fn timer(&self, request: RequestId) -> Option<Instant> {
+        self.requests.get(request.0)?.timer
     }
 
     /// A path was lost, with all attempts in flight there. `unsent` are those whose commands had not been sent. The other ones
@@ -295,9 +396,7 @@ impl<E: Clone> Requests<E> {
         if !self.selector.is_alone(path) {
             self.plain_losses += 1;
         }
-        let was_alone = self.selector.is_alone(path);
         self.selector.remove(path);
-        // A path that was to be closed has to do until there is another one.
         self.selector.reopen_if_none_is_left();
         let mut lost: Vec<_> = self
             .attempts
@@ -312,7 +411,7 @@ impl<E: Clone> Requests<E> {
             let request = self.attempts.remove(attempt.0).and_then(|attempt| attempt.request);
             if let Some(request) = request {
                 let was_sent = !unsent.contains(&attempt);
-                self.attempt_lost(request, attempt, error, (was_sent, was_alone), now);
+                self.attempt_lost(request, attempt, error, was_sent, now);
             }
         }
         self.dispatch(now);
@@ -329,7 +428,7 @@ impl<E: Clone> Requests<E> {
             match record.state {
                 State::Pausing { .. } => self.end_pause(request, false, now),
                 State::InFlight => self.check_hedge(request, now),
-                State::Charging { .. } | State::Queued => {}
+                State::Charging { .. } | State::Preparing | State::Choosing | State::Queued => {}
             }
         }
         // A path may have fallen silent by time alone, so that another one is the best now.
@@ -423,10 +522,11 @@ impl<E: Clone> Requests<E> {
         let (time, writes, others) =
             (record.time(now), record.spec.writes, record.attempts.clone());
         self.forget(request);
-        self.outputs.push_back(Output::Completed { request, result, time });
         if writes {
-            self.outputs.extend(others.into_iter().map(Output::Abort));
+            let abort = |attempt| Output::Abort { request, attempt };
+            self.outputs.extend(others.into_iter().map(abort));
         }
+        self.outputs.push_back(Output::Completed { request, result, time });
     }
 
     fn forget(&mut self, request: RequestId) {

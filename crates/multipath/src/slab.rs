@@ -10,6 +10,12 @@ pub(crate) struct Key {
     generation: u32,
 }
 
+impl Key {
+    pub(crate) const fn place(self) -> u32 {
+        self.place
+    }
+}
+
 /// Values in places that are used again, so that a steady number of values needs no allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {

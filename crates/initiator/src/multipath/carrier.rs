@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use iscsi_multipath::FlushRank;
+
 use crate::error::Error;
 use crate::unit::transfer::Transfer;
 
@@ -55,10 +57,20 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
         u64::MAX
     }
 
-    /// Carries a transfer out, once or, where the unit asks for it, again. When that fails, another one can carry
-    /// the same transfer out: a copy kept for that costs each read of 4 KiB 1,200 instructions of 26,500.
+    /// How fit it is to flush what was written over all.
+    fn flush_rank(&self) -> Option<FlushRank> {
+        None
+    }
+
+    /// Carries a transfer out once. When that fails, another one can carry the same transfer out: a copy kept for that costs
+    /// each read of 4 KiB 1,200 instructions of 26,500.
     fn carry(
         &self,
         transfer: &mut Transfer,
     ) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+
+    /// The error of a transfer that has met a reservation, with what the unit says of that.
+    fn explain(&self, _: &Transfer, error: Error) -> impl Future<Output = Error> + Send {
+        std::future::ready(error)
+    }
 }

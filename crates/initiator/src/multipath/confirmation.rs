@@ -5,7 +5,6 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
-use iscsi_multipath::paths::Requirements;
 
 impl Paths<Path> {
     /// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile
@@ -33,7 +32,7 @@ impl Paths<Path> {
             if is_confirmed {
                 return Ok(());
             }
-            drop(self.grant(0, Requirements::default()).await?);
+            self.await_path().await?;
         }
     }
 }

@@ -1,33 +1,29 @@
-//! Which request takes which path, and when.
-//!
-//! Invariant: a request that waits takes a path as soon as one has room for it, whatever it is that has
-//! made the room: an answer, a path that joins, or one that is given more to hold.
+//! The paths of a disk and its requests, under one lock.
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
+use iscsi_multipath::PathId;
+use iscsi_multipath::paths::Credit;
+use iscsi_multipath::requests::{RequestLimits, Requests};
 use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::flush_watch::FlushWatch;
+use crate::multipath::inbox::Inboxes;
 use crate::multipath::path::Path;
 use crate::multipath::path_set::{PathSet, Remains};
 use crate::multipath::progress::{Meter, Progress};
-use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::options::policy::RequestPolicy;
-use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 use crate::state::read_buffers::ReadBuffers;
 use crate::state::waiters::Waiters;
-use iscsi_multipath::PathId;
-use iscsi_multipath::paths::selector::PathSelector;
-use iscsi_multipath::paths::{Credit, PathPermit, Requirements};
+use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 
 /// The paths to one unit. Clones are the same paths.
 pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
@@ -58,10 +54,6 @@ struct Shared<C: Carrier> {
     report: Arc<Report>,
     /// Requests as callers see them: one that is sent again or twice counts once.
     counters: Counters,
-    /// Requests that were sent over a second path.
-    duplicates: AtomicU64,
-    /// A port was found in another state.
-    access_news: Notify,
     /// Requests that wait in their class.
     in_class: Waiters,
     /// For the supervisor, once nobody else knows the paths any more.
@@ -73,37 +65,17 @@ struct Shared<C: Carrier> {
 /// What the lock guards.
 pub(super) struct State<C: Carrier> {
     pub(super) paths: PathSet<C>,
-    pub(super) selector: PathSelector,
-    pub(super) queue: Queue<Grant<C>>,
+    pub(super) requests: Requests<Error>,
+    pub(super) inboxes: Inboxes<C>,
     pub(super) meter: Meter,
+    /// Requests of which a second copy was sent.
+    pub(super) hedged: u64,
     /// Boxed, as it lies between what each request needs.
     pub(super) flushes: Box<FlushWatch>,
-    /// How often a port was found in another state.
-    pub(super) access_changes: u64,
     /// Why nothing goes any more. Boxed, as it lies between what each request needs.
     end: Option<Box<Error>>,
     /// The supervisor sleeps until there is work.
-    is_unattended: bool,
-}
-
-/// A request's place on a path. Dropped, it lets the next one have it.
-pub(super) struct Grant<C: Carrier> {
-    pub(super) paths: Paths<C>,
-    /// What goes over the path.
-    pub(super) carrier: C,
-    pub(super) permit: PathPermit,
-    /// Bytes that the request moves.
-    pub(super) len: u64,
-    /// The place has not been given back.
-    pub(super) is_held: bool,
-    /// The request is counted as in flight on the path.
-    pub(super) is_counted: bool,
-    /// What the request has paid to its class, until it is sent.
-    pub(super) charge: Option<Charge>,
-    /// There was no other path when this one was granted.
-    pub(super) is_only: bool,
-    /// How often a port had been found in another state by then.
-    pub(super) access_changes: u64,
+    pub(super) is_unattended: bool,
 }
 
 impl<C: Carrier> Clone for Paths<C> {
@@ -141,15 +113,15 @@ impl<C: Carrier> Paths<C> {
         policy: RequestPolicy,
         report: Arc<Report>,
     ) -> Self {
-        let total = Credit { bytes: budget.max_bytes(), requests: budget.max_requests() };
+        let requests = Requests::new(limits(&budget, &policy));
         let paths = Self(Arc::new(Shared {
             state: Mutex::new(State {
                 paths: PathSet::default(),
-                selector: PathSelector::new(total, policy.hedge.into()),
-                queue: Queue::default(),
+                requests,
+                inboxes: Inboxes::default(),
                 meter: Meter::default(),
+                hedged: 0,
                 flushes: Box::default(),
-                access_changes: 0,
                 end: None,
                 is_unattended: false,
             }),
@@ -161,8 +133,6 @@ impl<C: Carrier> Paths<C> {
             policy,
             report,
             counters: Counters::default(),
-            duplicates: AtomicU64::new(0),
-            access_news: Notify::new(),
             in_class: Waiters::default(),
             remains: Arc::default(),
             closed: OnceLock::new(),
@@ -177,18 +147,24 @@ impl<C: Carrier> Paths<C> {
 
     /// Adds a path; what waits may take it at once.
     pub(crate) fn add(&self, carrier: C, room: Credit) -> PathId {
-        let mut state = self.lock();
-        let id = state.paths.add(carrier);
-        state.selector.add(id, room);
-        self.dispatch(&mut state, now());
-        state.flushes.path_was_added();
-        id
+        self.change(|state| {
+            let id = state.paths.add(carrier);
+            state.requests.add_path(id, room, now());
+            if let Some(end) = state.end.as_deref() {
+                state.requests.refuse(end, now());
+            }
+            state.flushes.path_was_added();
+            id
+        })
     }
 
     pub(crate) fn set_room(&self, id: PathId, room: Credit) {
-        let mut state = self.lock();
-        state.selector.set_credit(id, room);
-        self.dispatch(&mut state, now());
+        self.change(|state| state.requests.set_credit(id, room, now()));
+    }
+
+    /// Time has passed: pauses end, and requests in flight may be late.
+    pub(super) fn handle_timeout(&self) {
+        self.change(|state| state.requests.handle_timeout(now()));
     }
 
     /// The paths that take requests, the oldest first.
@@ -196,7 +172,7 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn working(&self) -> Vec<PathId> {
         let state = self.lock();
         let ids = state.paths.open().iter().map(|(id, _)| *id);
-        ids.filter(|id| !state.selector.is_closing(*id)).collect()
+        ids.filter(|id| !state.requests.paths().is_closing(*id)).collect()
     }
 
     /// The paths that are open.
@@ -237,7 +213,7 @@ impl<C: Carrier> Paths<C> {
 
     /// The path takes nothing more.
     pub(crate) fn close(&self, id: PathId) {
-        self.lock().selector.close(id);
+        self.change(|state| state.requests.close_path(id));
     }
 
     /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
@@ -248,11 +224,11 @@ impl<C: Carrier> Paths<C> {
             {
                 let mut state = self.lock();
                 // After the end, whoever leaves his request alone holds nobody up.
-                if state.end.is_some() || !state.selector.is_closing(id) {
+                if state.end.is_some() || !state.requests.paths().is_closing(id) {
                     return None;
                 }
-                if state.selector.in_flight(id) == 0 {
-                    state.selector.remove(id);
+                if state.requests.paths().in_flight(id) == 0 {
+                    state.requests.remove_path(id);
                     return state.paths.remove(id);
                 }
             }
@@ -275,13 +251,9 @@ impl<C: Carrier> Paths<C> {
         &self.0.counters
     }
 
-    pub(super) fn count_duplicate(&self) {
-        self.0.duplicates.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// How many requests were sent over a second path.
-    pub(super) fn duplicates(&self) -> u64 {
-        self.0.duplicates.load(Ordering::Relaxed)
+    pub(super) fn hedged(&self) -> u64 {
+        self.lock().hedged
     }
 
     /// What all paths may have under way together.
@@ -308,19 +280,20 @@ impl<C: Carrier> Paths<C> {
 
     /// What was moved so far.
     pub(crate) fn progress(&self) -> Progress {
-        let mut state = self.lock();
-        let has_backlog = self.has_backlog(&state);
-        let State { paths, selector, meter, .. } = &mut *state;
-        let all_work = paths.open().iter().all(|(id, _)| selector.in_flight(*id) > 0);
-        meter.read(all_work || has_backlog)
+        self.change(|state| {
+            let State { paths, requests, meter, .. } = state;
+            let all_work = paths.open().iter().all(|(id, _)| requests.paths().in_flight(*id) > 0);
+            meter.read(all_work || requests.has_backlog())
+        })
     }
 
     /// Nothing goes any more; what waits fails.
     pub(crate) fn end(&self, why: &Error) {
-        let mut state = self.lock();
-        state.end.get_or_insert_with(|| Box::new(why.as_not_executed()));
-        state.queue.clear();
-        state.paths.end();
+        self.change(|state| {
+            let end = state.end.get_or_insert_with(|| Box::new(why.as_not_executed()));
+            state.requests.refuse(end, now());
+            state.paths.end();
+        });
         self.0.ended.notify_waiters();
         self.0.drained.notify_waiters();
         self.0.attention.notify_one();
@@ -363,224 +336,37 @@ impl<C: Carrier> Paths<C> {
         self.0.budget.try_reserve(bytes)
     }
 
-    /// A path with room, as of `now`, if there is one and nobody waits.
-    pub(super) fn try_grant(&self, len: usize, now: Instant) -> Result<Option<Grant<C>>, Error> {
-        let mut state = self.lock_open()?;
-        if !state.queue.is_empty() {
-            return Ok(None);
-        }
-        state.selector.unreserve();
-        Ok(self.grant_now(&mut state, len as u64, Requirements::default(), now))
+    /// A path is lost.
+    pub(crate) fn lose(&self, id: PathId, error: &Error) {
+        self.change(|state| self.lose_path(state, id, error));
     }
 
-    /// Waits for a path with room.
-    pub(super) async fn grant(
-        &self,
-        len: usize,
-        requirements: Requirements,
-    ) -> Result<Grant<C>, Error> {
-        let granted = {
-            let mut state = self.lock_open()?;
-            let granted = state.queue.push_back(len as u64, requirements);
-            self.dispatch(&mut state, now());
-            granted
-        };
-        granted.await.map_err(|_| self.reason_of_end())
-    }
-
-    /// Gives the place on a path back for one on any path; who has waited before is the first.
-    pub(super) async fn grant_again(
-        &self,
-        grant: Grant<C>,
-        len: usize,
-        requirements: Requirements,
-    ) -> Result<Grant<C>, Error> {
-        let granted = {
-            let mut state = self.lock_open()?;
-            let id = grant.id();
-            grant.give_up(&mut state);
-            let granted = state.queue.push_front(len as u64, requirements);
-            self.released(&mut state, id, now());
-            granted
-        };
-        granted.await.map_err(|_| self.reason_of_end())
-    }
-
-    /// The path for a request that is late on `avoid`, if another one has nothing to do and no
-    /// request waits.
-    pub(super) fn grant_idle(&self, avoid: PathId, len: usize) -> Option<Grant<C>> {
-        let (mut state, now) = (self.lock(), now());
-        if self.has_backlog(&state) {
-            return None;
-        }
-        let idle = state.selector.idle(avoid, now)?;
-        let requirements = Requirements { avoid: Some(avoid), is_alone: false };
-        self.take(&mut state, idle, len as u64, requirements, now)
-    }
-
-    fn grant_now(
-        &self,
-        state: &mut State<C>,
-        len: u64,
-        requirements: Requirements,
-        now: Instant,
-    ) -> Option<Grant<C>> {
-        let id = state.selector.pick(len, requirements, now)?;
-        self.take(state, id, len, requirements, now)
-    }
-
-    fn take(
-        &self,
-        state: &mut State<C>,
-        id: PathId,
-        len: u64,
-        requirements: Requirements,
-        now: Instant,
-    ) -> Option<Grant<C>> {
-        let carrier = state.paths.get(id)?.clone();
-        let is_crowded = self.has_backlog(state);
-        let permit = state.selector.take(id, len, requirements, is_crowded, now)?;
-        if std::mem::take(&mut state.is_unattended) {
-            self.read_buffers().keep();
-            self.0.attention.notify_one();
-        }
-        state.paths.counted(id).begin(len);
-        Some(Grant {
-            paths: self.clone(),
-            carrier,
-            permit,
-            len,
-            is_held: true,
-            is_counted: true,
-            charge: None,
-            is_only: state.paths.open().len() < 2,
-            access_changes: state.access_changes,
-        })
-    }
-
-    /// Gives paths to those that wait, in their order. One that only must not use the path which is
-    /// free, or must be alone on one, does not hold up the others.
-    pub(super) fn dispatch(&self, state: &mut State<C>, now: Instant) {
-        state.selector.unreserve();
-        let mut at = 0;
-        while let Some(waiting) = state.queue.take(at) {
-            if waiting.is_abandoned() {
-                continue;
-            }
-            let Requirements { avoid, is_alone } = waiting.requirements;
-            let Some(grant) = self.grant_now(state, waiting.len, waiting.requirements, now) else {
-                state.queue.put_back(at, waiting);
-                if is_alone {
-                    state.selector.reserve(now);
-                } else if avoid.is_none() {
-                    return;
-                }
-                at += 1;
-                continue;
-            };
-            if let Err(grant) = waiting.grant(grant) {
-                // Its drop would want the lock.
-                grant.give_up(state);
-            }
-        }
-    }
-
-    /// A path is gone. Says whether there is another, or one may come.
-    pub(crate) fn lose(&self, id: PathId, error: &Error) -> bool {
-        let mut state = self.lock();
+    /// A path is lost. Where it was the last, and none may come, requests fail from now on.
+    pub(super) fn lose_path(&self, state: &mut State<C>, id: PathId, error: &Error) {
         if state.end.is_some() {
-            return false;
+            return;
         }
-        let is_plain = !state.selector.is_alone(id);
-        if state.paths.lose(id, is_plain, error) {
+        if state.paths.lose(id, error) {
             self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is lost"));
-            state.selector.remove(id);
-            // One that was to be removed has to do until there is another.
-            state.selector.reopen_if_none_is_left();
+            state.requests.remove_lost_path(id, now());
             self.0.drained.notify_waiters();
             self.0.attention.notify_one();
         }
         if state.paths.open().is_empty() && !state.paths.is_supervised() {
             self.0.report.log(|| tracing::debug!(%error, "no session is left"));
-            state.end = Some(Box::new(error.as_not_executed()));
-            state.queue.clear();
+            let end = state.end.insert(Box::new(error.as_not_executed()));
+            state.requests.refuse(end, now());
             self.0.ended.notify_waiters();
-            return false;
         }
-        self.dispatch(&mut state, now());
-        true
     }
 
-    /// Tells that a port was found in another state. Whoever waits for one finds out by that whether to try again.
-    pub(super) fn access_news(&self) -> &Notify {
-        &self.0.access_news
-    }
-
-    fn reason_of_end(&self) -> Error {
-        let state = self.lock();
-        let end = state.end.as_deref().or_else(|| state.paths.last_refusal());
-        end.cloned().unwrap_or(Error::Closed)
-    }
-
-    /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
-    /// as long as those that have their share wait in their class.
-    pub(super) fn has_backlog(&self, state: &State<C>) -> bool {
-        !state.queue.is_empty() || self.0.budget.has_waiters() && !self.in_class().are_any()
-    }
-
-    /// A request has left a path.
-    pub(super) fn released(&self, state: &mut State<C>, id: PathId, now: Instant) {
-        self.dispatch(state, now);
-        if state.selector.is_closing(id) && state.selector.in_flight(id) == 0 {
-            self.0.drained.notify_waiters();
-        }
+    /// Notified when a path that is closed has nothing in flight any more, or is needed again.
+    pub(super) fn drained(&self) -> &Notify {
+        &self.0.drained
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<C>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same, unless nothing goes any more, or for the time being.
-    fn lock_open(&self) -> Result<MutexGuard<'_, State<C>>, Error> {
-        let state = self.lock();
-        let refusal = state.end.as_deref().or_else(|| state.paths.refusal()).cloned();
-        refusal.map_or(Ok(state), Err)
-    }
-}
-
-impl<C: Carrier> Grant<C> {
-    /// Which path it is.
-    pub(super) const fn id(&self) -> PathId {
-        self.permit.path()
-    }
-
-    /// When it was granted, or the request was ready to go just before.
-    pub(super) const fn begun(&self) -> Instant {
-        self.permit.taken_at()
-    }
-
-    /// Gives the place back; dropping the grant does the same, and lets the next one have it.
-    pub(super) fn give_up(mut self, state: &mut State<C>) {
-        if std::mem::take(&mut self.is_held) {
-            self.leave(state);
-        }
-    }
-
-    fn leave(&self, state: &mut State<C>) {
-        state.selector.release(&self.permit);
-        if self.is_counted {
-            state.paths.counted(self.id()).give_up(self.len);
-        }
-    }
-}
-
-impl<C: Carrier> Drop for Grant<C> {
-    fn drop(&mut self) {
-        if self.is_held {
-            let mut state = self.paths.lock();
-            self.leave(&mut state);
-            self.paths.released(&mut state, self.id(), now());
-        }
     }
 }
 
@@ -591,6 +377,19 @@ impl<C: Carrier> Drop for Shared<C> {
         let remains = state.paths.remains();
         *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = Some(remains);
         self.attention.notify_one();
+    }
+}
+
+/// The limits of the requests of a disk.
+fn limits(budget: &Budget, policy: &RequestPolicy) -> RequestLimits {
+    RequestLimits {
+        total: Credit { bytes: budget.max_bytes(), requests: budget.max_requests() },
+        retry_timeout: policy.patience,
+        aborted_timeout: policy.patience.min(ABORTED_LIMIT),
+        pauses: policy.retry.pauses(),
+        max_attentions: MAX_ATTENTIONS,
+        hedge: policy.hedge.into(),
+        is_shaped: policy.class.is_some(),
     }
 }
 

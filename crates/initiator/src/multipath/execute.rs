@@ -1,31 +1,81 @@
-//! One request: over the path that it was granted, and over others when that one is lost, or leads to
-//! a unit that does not take it now.
+//! One read, write or other transfer of a disk, carried out by the orders of [`Requests`](iscsi_multipath::requests::Requests).
 
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
 
-use iscsi_multipath::requests::disposition::Disposition;
-use tokio::time::Instant;
+use iscsi_multipath::requests::{AttemptId, Failure, RequestSpec, Route};
+use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::{Answered, Carrier};
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::inbox::{Attempt, Order};
+use crate::multipath::request::Request;
+use crate::multipath::request_report::RequestReport;
 use crate::runtime;
 use crate::scheduler::Charge;
+use crate::state::budget::Permit;
+use crate::state::cancellation::Cancellation;
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 
+/// An answer, and when it came.
+type Timed<C> = (<C as Carrier>::Answer, Instant);
+/// The end of an attempt, with the transfer for another one.
+type Carried<C> = Pin<Box<dyn Future<Output = (Transfer, Option<Timed<C>>)> + Send>>;
+type Waiting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A transfer that needs more than one attempt over the only path.
+struct Execution<'a, C: Carrier> {
+    request: Request<'a, C>,
+    paths: &'a Paths<C>,
+    /// What the next attempt sends.
+    transfer: Transfer,
+    copies: SmallVec<[Copy<C>; 2]>,
+    /// The answer of the attempt that has succeeded.
+    answer: Option<Timed<C>>,
+    /// What the next attempt has paid to the class.
+    charge: Option<Charge>,
+    /// What it waits for to be charged.
+    charging: Option<Waiting<'a, Charge>>,
+    /// The memory of a second copy of a read.
+    permit: Option<Permit>,
+    reserving: Option<Waiting<'a, Permit>>,
+    /// The path of the last attempt.
+    last: Option<C>,
+    report: RequestReport,
+}
+
+/// One of the copies of a request in flight.
+struct Copy<C: Carrier> {
+    attempt: AttemptId,
+    carried: Carried<C>,
+    /// How a write is given up.
+    cancellation: Option<Cancellation>,
+}
+
+/// What happens next.
+enum Event<C: Carrier> {
+    Order(Order<C>),
+    /// The copy at this place has ended.
+    Ended(usize, Transfer, Option<Timed<C>>),
+    Charged(Result<Charge, Error>),
+    Reserved(Result<Permit, Error>),
+}
+
 impl<C: Carrier> Paths<C> {
-    /// Executes a transfer over whichever path can take it, and over another one if that is lost on
-    /// the way. Invariant: a second execution of it changes nothing that the first did not.
+    /// Executes a transfer over whichever path takes it, and over another one if that is lost. Invariant: a second execution
+    /// of it changes nothing that the first did not.
     ///
-    /// It waits for its share of the budget first, then for its class, then for a path: so it takes
-    /// whichever has room when it can go, no path's time runs while it waits, and what it has paid to its class
-    /// goes out at once.
+    /// It waits for its share of the budget first, then for its class, then for a path: so it takes whichever has credit when
+    /// it can go, no path's time runs while it waits, and what it has paid to its class goes out immediately.
     ///
     /// # Errors
-    /// The error of the last try that may have been executed, if there was one, or else the last error.
-    /// But what the unit answers for good to the last try stands, whatever became of those before.
+    /// The error of the last attempt that may have been executed, if there was one, or else the last error. But an answer
+    /// of the unit to the last attempt that will not change stands, whatever became of the earlier ones.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
     pub(crate) fn execute(
         &self,
@@ -35,101 +85,233 @@ impl<C: Carrier> Paths<C> {
             runtime::require()?;
             let len = transfer.len();
             let begun = now();
-            // Mostly it need not wait, and the clock is not looked at again.
+            // Mostly it need not wait, and the clock is not read again.
             let (permit, ready) = match self.try_reserve(len) {
                 Some(permit) => (permit, begun),
                 None => (self.reserve(len).await?, now()),
             };
             transfer.set_permit(Arc::new(permit));
-            let mut attempts = Attempts::new(self);
-            let mut grant = match self.try_pass_and_grant(len, ready)? {
-                Some(grant) => grant,
-                // Boxed, since a request that need not wait does not need the room.
-                None => Box::pin(self.pass_and_grant(len)).await?,
-            };
-            loop {
-                attempts.begin(grant.access_changes);
-                let error = if attempts.requirements().is_alone || grant.is_only {
-                    match grant.carry(&mut transfer).await {
-                        Ok(timed) => return Ok(Answered::since(begun, timed)),
-                        Err(error) => error,
+            let (mut request, order) =
+                Request::submit(self, transfer.kind(), self.spec(&transfer), ready);
+            let order = match order {
+                Some(Order::Send(attempt)) if attempt.is_only => {
+                    let flight = request.flight(&attempt);
+                    // It has paid to no class, which it would wait for.
+                    let (result, now) = carry(&attempt.carrier, None, &mut transfer).await;
+                    let order =
+                        flight.end_and_take(result.as_ref().map(drop), Some(&transfer), now);
+                    if let Ok(answer) = result {
+                        request.complete();
+                        return Ok(Answered::since(begun, (answer, now)));
                     }
-                } else {
-                    let copies = self.attempt_with_copies(grant, &mut transfer, &mut attempts);
-                    // Boxed, since a request with one path does not need the room.
-                    let (failed, error) = match Box::pin(copies).await {
-                        Ok(timed) => return Ok(Answered::since(begun, timed)),
-                        Err(failure) => failure,
-                    };
-                    grant = failed;
-                    error
-                };
-                // Nor does one that goes well at once.
-                grant = Box::pin(self.once_more(&mut attempts, grant, error, &transfer)).await?;
+                    order
+                }
+                order => order,
+            };
+            // Boxed, since a request that succeeds over the only path does not need the room.
+            let timed = Box::pin(Execution::new(request, self, transfer).run(order)).await?;
+            Ok(Answered::since(begun, timed))
+        }
+    }
+
+    fn spec(&self, transfer: &Transfer) -> RequestSpec {
+        RequestSpec {
+            len: transfer.len() as u64,
+            writes: transfer.writes(),
+            is_plain: matches!(transfer.kind(), RequestKind::Read | RequestKind::Write),
+            can_shorten: transfer.can_shorten(),
+            can_double: self.budget().max_of(transfer.len()) >= 2,
+            route: Route::Credit,
+        }
+    }
+}
+
+/// Carries a transfer over a path, for which it has paid this to its class. Returns the answer, and when it came.
+async fn carry<C: Carrier>(
+    carrier: &C,
+    charge: Option<Charge>,
+    transfer: &mut Transfer,
+) -> (Result<C::Answer, Error>, Instant) {
+    // What is dropped from here on may have been sent.
+    let charge = charge.map(Charge::sent);
+    let result = carrier.carry(transfer).await;
+    let now = now();
+    // What is written is on its way whatever comes of it.
+    if let Some(charge) = charge.filter(|_| !transfer.writes()) {
+        let room = transfer.len() as u64;
+        charge.settle(result.as_ref().map_or(0, |answer| C::brought(answer, room)));
+    }
+    (result, now)
+}
+
+impl<'a, C: Carrier> Execution<'a, C> {
+    fn new(request: Request<'a, C>, paths: &'a Paths<C>, transfer: Transfer) -> Self {
+        let report = RequestReport::new(paths.report(), transfer.name(), transfer.blocks());
+        Self {
+            request,
+            paths,
+            transfer,
+            copies: SmallVec::new(),
+            answer: None,
+            charge: None,
+            charging: None,
+            permit: None,
+            reserving: None,
+            last: None,
+            report,
+        }
+    }
+
+    async fn run(mut self, mut order: Option<Order<C>>) -> Result<Timed<C>, Error> {
+        loop {
+            let event = match order.take() {
+                Some(order) => Event::Order(order),
+                None => self.next().await,
+            };
+            match event {
+                Event::Order(Order::Completed(result)) => {
+                    self.request.complete();
+                    return self.completed(result).await;
+                }
+                Event::Order(order) => self.follow(order),
+                Event::Ended(at, transfer, timed) => self.ended(at, transfer, timed),
+                Event::Charged(charged) => self.charged(charged),
+                Event::Reserved(reserved) => self.reserved(reserved.ok()),
             }
         }
     }
 
-    /// The place for the next attempt.
-    async fn once_more(
-        &self,
-        attempts: &mut Attempts<'_, C>,
-        failed: Grant<C>,
-        error: Error,
-        transfer: &Transfer,
-    ) -> Result<Grant<C>, Error> {
-        let (path, len) = (failed.id(), transfer.len());
-        let is_plain = matches!(transfer.kind(), RequestKind::Read | RequestKind::Write);
-        match self.dispose(path, &error, is_plain, attempts) {
-            Disposition::Failover => return self.elsewhere(attempts, failed, len).await,
-            Disposition::Pause(limit) => {
-                // It keeps its place, so that no other request is refused there in its stead.
-                self.lock().selector.hold_up(path, now());
-                attempts.pause(error, self.retry_limit(limit)).await?;
-                return self.elsewhere(attempts, failed, len).await;
-            }
-            Disposition::SetPathAside if self.set_aside(path, &error) => drop(failed),
-            Disposition::NextPath => {
-                let was_alone = attempts.requirements().is_alone;
-                let goes_on = error.is_of_connection() || self.lose(path, &error);
-                drop(failed);
-                let request = (transfer.name(), transfer.blocks());
-                attempts.lost(request, error, was_alone, goes_on)?;
-            }
-            Disposition::Complete
-            | Disposition::Fail
-            | Disposition::FailByReservation
-            | Disposition::RetryImmediately
-            | Disposition::RetryShorter
-            | Disposition::SetPathAside => return Err(error),
+    /// Waits for what happens next. The end of a copy comes before what follows from it.
+    async fn next(&mut self) -> Event<C> {
+        let Self { request, copies, charging, reserving, .. } = self;
+        tokio::select! {
+            biased;
+            (at, (transfer, timed)) = ended(copies) => Event::Ended(at, transfer, timed),
+            charged = some(charging) => Event::Charged(charged),
+            reserved = some(reserving) => Event::Reserved(reserved),
+            order = request.next() => Event::Order(order),
         }
-        let charge = self.pass_again(attempts, len).await?;
-        let again = self.grant(len, attempts.requirements()).await;
-        again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
     }
 
-    /// The place for the next try, over whichever path has room then. The request keeps its place in the line.
-    async fn elsewhere(
-        &self,
-        attempts: &mut Attempts<'_, C>,
-        failed: Grant<C>,
-        len: usize,
-    ) -> Result<Grant<C>, Error> {
-        self.count_retry(failed.id());
-        let charge = self.pass_again(attempts, len).await?;
-        let again = self.grant_again(failed, len, attempts.requirements()).await;
-        again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
+    fn follow(&mut self, order: Order<C>) {
+        match order {
+            Order::Send(attempt) => self.send(attempt),
+            Order::Abort(attempt) => {
+                let copy = self.copies.iter().find(|copy| copy.attempt == attempt);
+                copy.and_then(|copy| copy.cancellation.as_ref())
+                    .into_iter()
+                    .for_each(Cancellation::cancel);
+            }
+            Order::Charge => {
+                self.charging = Some(Box::pin(self.paths.pass(self.transfer.len())));
+            }
+            Order::Reserve { waits: true } => {
+                self.reserving = Some(Box::pin(self.paths.reserve(self.transfer.len())));
+            }
+            Order::Reserve { waits: false } => {
+                let permit = self.paths.try_reserve(self.transfer.len());
+                self.reserved(permit);
+            }
+            Order::Unreserve => (self.permit, self.reserving) = (None, None),
+            Order::Report(report) => self.report.apply(report),
+            // A flush is no transfer, and the end is seen to before.
+            Order::Prepare | Order::Completed(_) => {}
+        }
     }
 
-    /// Waits for the class before the next try.
-    async fn pass_again(
-        &self,
-        attempts: &mut Attempts<'_, C>,
-        len: usize,
-    ) -> Result<Option<Charge>, Error> {
-        let begun = Instant::now();
-        let charge = self.pass(len).await;
-        attempts.waited_in_class(begun);
-        charge.map_err(|end| attempts.end(end))
+    fn charged(&mut self, charged: Result<Charge, Error>) {
+        self.charging = None;
+        let (request, now) = (self.request.id(), now());
+        match charged {
+            Ok(charge) => {
+                self.charge = Some(charge);
+                self.paths.change(|state| state.requests.charged(request, now));
+            }
+            Err(why) => self.paths.change(|state| state.requests.not_charged(request, why, now)),
+        }
+    }
+
+    fn reserved(&mut self, permit: Option<Permit>) {
+        self.reserving = None;
+        let (request, is_reserved) = (self.request.id(), permit.is_some());
+        self.permit = permit;
+        self.paths.change(|state| state.requests.reserved(request, is_reserved, now()));
+    }
+
+    /// Sends a copy over a path.
+    fn send(&mut self, attempt: Attempt<C>) {
+        let flight = self.request.flight(&attempt);
+        let again = self.transfer.again();
+        let mut transfer = std::mem::replace(&mut self.transfer, again);
+        let permit = self.permit.take().filter(|_| attempt.is_hedge);
+        permit.into_iter().for_each(|permit| transfer.set_permit(Arc::new(permit)));
+        if attempt.is_short {
+            transfer.shorten();
+        }
+        let cancellation = transfer.writes().then(Cancellation::default);
+        if let Some(cancellation) = &cancellation {
+            transfer = transfer.cancelled_by(cancellation.clone());
+        }
+        self.reserving = None;
+        self.last = Some(attempt.carrier.clone());
+        let (id, carrier, charge) = (attempt.id, attempt.carrier, self.charge.take());
+        let carried = Box::pin(async move {
+            let (result, now) = carry(&carrier, charge, &mut transfer).await;
+            flight.end(result.as_ref().map(drop), &transfer, now);
+            (transfer, result.ok().map(|answer| (answer, now)))
+        });
+        self.copies.push(Copy { attempt: id, carried, cancellation });
+    }
+
+    fn ended(&mut self, at: usize, transfer: Transfer, timed: Option<Timed<C>>) {
+        drop(self.copies.remove(at));
+        if self.answer.is_none() {
+            self.answer = timed;
+        }
+        if self.copies.is_empty() {
+            // It has the caller's buffer, if there is one.
+            self.transfer = transfer;
+        }
+    }
+
+    async fn completed(
+        mut self,
+        result: Result<AttemptId, Failure<Error>>,
+    ) -> Result<Timed<C>, Error> {
+        // Their ends are not waited for, but each keeps its place and its range until then.
+        for copy in self.copies.drain(..) {
+            tokio::spawn(copy.carried);
+        }
+        let failure = match (result, self.answer) {
+            (Ok(_), Some(answer)) => return Ok(answer),
+            (Ok(_), None) => return Err(Error::Closed),
+            (Err(failure), _) => failure,
+        };
+        let has_met_reservation = matches!(failure, Failure::Reservation(_));
+        let error = self.report.error_of(failure);
+        Err(match self.last {
+            Some(last) if has_met_reservation => last.explain(&self.transfer, error).await,
+            Some(_) | None => error,
+        })
+    }
+}
+
+/// Waits for the end of a copy, and returns its place.
+async fn ended<C: Carrier>(copies: &mut [Copy<C>]) -> (usize, (Transfer, Option<Timed<C>>)) {
+    poll_fn(|context| {
+        for (at, copy) in copies.iter_mut().enumerate() {
+            if let Poll::Ready(ended) = copy.carried.as_mut().poll(context) {
+                return Poll::Ready((at, ended));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn some<T>(waiting: &mut Option<Waiting<'_, T>>) -> Result<T, Error> {
+    match waiting {
+        Some(waiting) => waiting.await,
+        None => pending().await,
     }
 }

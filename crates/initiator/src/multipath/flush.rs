@@ -1,125 +1,92 @@
 //! A flush over several sessions.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
-use iscsi_multipath::Access;
+use iscsi_multipath::requests::{RequestSpec, Route};
+use iscsi_multipath::{Access, PathId};
 
 use crate::error::Error;
-use crate::multipath::attempts::Attempts;
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::{Paths, State, now};
+use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::path::Path;
+use crate::multipath::request::Request;
+use crate::multipath::request_report::RequestReport;
+use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
-use iscsi_multipath::PathId;
-use iscsi_multipath::paths::Requirements;
-use iscsi_multipath::requests::disposition::Disposition;
 
-/// A flush that is counted on the path of its witness, until it has ended or this is dropped.
-struct Counting<'a> {
-    paths: &'a Paths<Path>,
-    path: PathId,
-    has_ended: bool,
-}
-
-impl<'a> Counting<'a> {
-    fn begin(paths: &'a Paths<Path>, path: PathId) -> Self {
-        paths.lock().paths.counted(path).begin(0);
-        Self { paths, path, has_ended: false }
-    }
-
-    /// It has ended: if well, after this time.
-    fn end(mut self, time: Option<Duration>) {
-        self.has_ended = true;
-        self.paths.lock().paths.counted(self.path).end(RequestKind::Flush, 0, time);
-    }
-}
-
-impl Drop for Counting<'_> {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.paths.lock().paths.counted(self.path).give_up(0);
-        }
-    }
-}
+/// A flush as a request of the disk. A unit without a cache that does not know the command never gets one, so a refusal may
+/// be about the port.
+const FLUSH: RequestSpec = RequestSpec {
+    len: 0,
+    writes: false,
+    is_plain: true,
+    can_shorten: false,
+    can_double: false,
+    route: Route::Vouching,
+};
 
 impl Paths<Path> {
-    /// Flushes what was written over all sessions: one of them does it for all, the least busy of
-    /// those that would be told of a reset since the oldest write.
+    /// Flushes what was written over all sessions: one of them does it for all, the least busy of those that would receive the
+    /// report of a reset since the oldest write.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         // As for every request: first the share of the budget, then a path.
         let permit = Arc::new(self.reserve(0).await?);
-        let mut attempts = Attempts::new(self);
+        let (mut request, mut order) = Request::submit(self, RequestKind::Flush, FLUSH, now());
+        let mut report = RequestReport::new(self.report(), "SYNCHRONIZE CACHE", None);
         loop {
-            let requirements = attempts.requirements();
-            let mut alone = self.own_path(requirements).await.map_err(|end| attempts.end(end))?;
-            // Without a path this waits for the next, or says why there is none.
-            let there = alone
-                .as_ref()
-                .map(|grant| (grant.id(), grant.carrier.clone()))
-                .or_else(|| self.witness());
-            let Some((id, path)) = there else {
-                let next = self.grant(0, Requirements::default()).await;
-                drop(next.map_err(|end| attempts.end(end))?);
-                continue;
+            let next = match order.take() {
+                Some(order) => order,
+                None => request.next().await,
             };
-            attempts.begin(self.access_changes());
-            alone.iter_mut().for_each(|grant| grant.uncount(None));
-            let (counting, begun) = (Counting::begin(self, id), now());
-            let written = self.written();
-            let covered = self.lock().flushes.estimate.covered(written);
-            let paths = self.clone();
-            let witness = move || paths.other_witness(id);
-            let (patience, permit) = (LogicalUnit::patience_of_a_path, Some(Arc::clone(&permit)));
-            let result = path.unit.flush_with(patience, permit, witness).await;
-            counting.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
-            let Err(error) = result else {
-                let took = now().saturating_duration_since(begun);
-                let round_trip = path.unit.session().of_plan(|plan| plan.link.round_trip());
-                let own = took.saturating_sub(round_trip.unwrap_or_default());
-                self.lock().flushes.estimate.on_end(written, covered, own);
-                self.witness_has_spoken();
-                return Ok(());
-            };
-            // A unit without a cache that does not know the command never gets here, so a refusal may be the port's.
-            match self.dispose(id, &error, true, &mut attempts) {
-                Disposition::Failover => self.count_retry(id),
-                Disposition::Pause(limit) => {
-                    self.lock().selector.hold_up(id, now());
-                    attempts.pause(error, self.retry_limit(limit)).await?;
-                    self.count_retry(id);
+            match next {
+                Order::Prepare => {
+                    let (id, own_path) = (request.id(), self.needs_own_path().await);
+                    self.change(|state| state.requests.prepared(id, own_path, now()));
                 }
-                Disposition::SetPathAside if self.set_aside(id, &error) => drop(alone),
-                Disposition::NextPath => {
-                    let goes_on = error.is_of_connection() || self.lose(id, &error);
-                    drop(alone);
-                    let request = ("SYNCHRONIZE CACHE", None);
-                    attempts.lost(request, error, requirements.is_alone, goes_on)?;
+                Order::Send(attempt) => {
+                    let flight = request.flight(&attempt);
+                    let result = self.flush_over(attempt, Arc::clone(&permit)).await;
+                    order = flight.end_and_take(result.as_ref().copied(), None, now());
                 }
-                Disposition::Complete
-                | Disposition::Fail
-                | Disposition::FailByReservation
-                | Disposition::RetryImmediately
-                | Disposition::RetryShorter
-                | Disposition::SetPathAside => return Err(error),
+                Order::Report(reported) => report.apply(reported),
+                Order::Completed(result) => {
+                    request.complete();
+                    return result.map(drop).map_err(|failure| report.error_of(failure));
+                }
+                // It waits for no class, and is never in flight twice.
+                Order::Abort(_) | Order::Charge | Order::Reserve { .. } | Order::Unreserve => {}
             }
         }
     }
 
-    /// Grants a path without other requests to a flush that may take long, or that may be the reason why sessions end. A flush that may
-    /// end the only session first waits for a second one.
-    async fn own_path(&self, requirements: Requirements) -> Result<Option<Grant<Path>>, Error> {
+    /// Whether a flush needs a path without other requests: it may take long. One that may end the only session first waits
+    /// for a second one.
+    async fn needs_own_path(&self) -> bool {
         let written = self.written();
         let covered = self.lock().flushes.estimate.covered(written);
         self.await_session_for_flush(covered).await;
-        let may_be_long = self.lock().flushes.estimate.may_be_long(covered);
-        if !requirements.is_alone && !may_be_long {
-            return Ok(None);
-        }
-        self.grant(0, Requirements { is_alone: true, ..requirements }).await.map(Some)
+        self.lock().flushes.estimate.may_be_long(covered)
+    }
+
+    async fn flush_over(&self, attempt: Attempt<Path>, permit: Arc<Permit>) -> Result<(), Error> {
+        let Attempt { path: id, carrier: path, .. } = attempt;
+        let (begun, written) = (now(), self.written());
+        let covered = self.lock().flushes.estimate.covered(written);
+        let paths = self.clone();
+        let witness = move || paths.other_witness(id);
+        path.unit.flush_with(LogicalUnit::patience_of_a_path, Some(permit), witness).await?;
+        let took = now().saturating_duration_since(begun);
+        let round_trip = path.unit.session().of_plan(|plan| plan.link.round_trip());
+        let own = took.saturating_sub(round_trip.unwrap_or_default());
+        self.lock().flushes.estimate.on_end(written, covered, own);
+        self.witness_has_spoken();
+        Ok(())
     }
 
     /// Whether flushes take long, so that one had better not wait for the writes on its path.
@@ -131,26 +98,26 @@ impl Paths<Path> {
     fn written(&self) -> u64 {
         self.counters().stats().writes.bytes
     }
+}
 
-    /// Who had better flush for all: somebody who can vouch for all that was written; of those one
-    /// whose requests the unit takes, one that has been told of the last reset already, for the unit
-    /// tells each of them, and of those the least busy.
-    fn witness(&self) -> Option<(PathId, Path)> {
-        let (state, now) = (self.lock(), now());
-        let rank = |(id, path): &&(PathId, Path)| {
-            let unit = path.unit.state();
-            let rank = unit.lock().durability.flush_rank(unit.path());
+impl<C: Carrier> State<C> {
+    /// The path that had better flush for all: one that can vouch for all that was written; of those one whose requests the
+    /// unit takes, one that has received the report of the last reset already, for the unit reports it to each, and of those
+    /// the least busy.
+    pub(super) fn flush_path(&self, now: Instant) -> Option<PathId> {
+        let paths = self.requests.paths();
+        let rank = |(id, carrier): &&(PathId, C)| {
+            let rank = carrier.flush_rank();
             (
-                state.selector.is_closing(*id) || state.selector.is_alone(*id),
-                state.selector.is_silent(*id, now),
-                !state.selector.access(*id).is_some_and(Access::serves),
-                !rank.is_witness,
-                rank.may_know_reset,
-                state.selector.is_held_up(*id, now),
-                rank.last_reset,
-                state.selector.in_flight(*id),
+                paths.is_closing(*id) || paths.is_alone(*id),
+                paths.is_silent(*id, now),
+                !paths.access(*id).is_some_and(Access::serves),
+                rank.map(|rank| (!rank.is_witness, rank.may_know_reset)),
+                paths.is_held_up(*id, now),
+                rank.map(|rank| rank.last_reset),
+                paths.in_flight(*id),
             )
         };
-        state.paths.open().iter().min_by_key(rank).cloned()
+        self.paths.open().iter().min_by_key(rank).map(|(id, _)| *id)
     }
 }

@@ -12,9 +12,8 @@ impl<C: Carrier> Paths<C> {
     /// The best that there are, but for those that are being let go.
     pub(crate) fn in_use(&self) -> Vec<(PathId, C)> {
         let (state, now) = (self.lock(), now());
-        let open = state.paths.open().iter();
-        let takes = |id| !state.selector.is_closing(id) && state.selector.is_used(id, now);
-        open.filter(|(id, _)| takes(*id)).cloned().collect()
+        let (open, in_use) = (state.paths.open().iter(), state.requests.paths().in_use(now));
+        open.filter(|(id, _)| in_use.binary_search(id).is_ok()).cloned().collect()
     }
 }
 
@@ -22,13 +21,16 @@ impl Paths<Path> {
     /// What each open session does; the ports of some have refused requests.
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());
+        // A disk may have 1,024 sessions: each is looked up in lists that are in order.
+        let (in_use, closing) =
+            (state.requests.paths().in_use(now), state.requests.paths().closing());
         let session = |(path, it): &(PathId, Path)| {
             let portal = PortalId(it.portal);
             let state = if not_served.iter().any(|(id, _)| id == path) {
                 SessionState::NotServed
-            } else if state.selector.is_closing(*path) {
+            } else if closing.binary_search(path).is_ok() {
                 SessionState::Closing
-            } else if state.selector.is_used(*path, now) {
+            } else if in_use.binary_search(path).is_ok() {
                 SessionState::InUse
             } else {
                 SessionState::Working

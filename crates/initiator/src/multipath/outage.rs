@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::NotOpened;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
@@ -14,17 +14,18 @@ impl Paths<Path> {
     /// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says
     /// whether that is news.
     fn refuse(&self, why: &Error, after: Duration) -> bool {
-        let mut state = self.lock();
-        let was_refusing = state.paths.refusal().is_some();
-        let is_refusing = state.paths.refuse(why.as_not_executed(), after);
-        if is_refusing {
-            state.queue.clear();
-        }
-        is_refusing && !was_refusing
+        self.change(|state| {
+            if !state.paths.are_gone_for(after) {
+                return false;
+            }
+            let was_refusing = state.requests.is_refusing();
+            state.requests.refuse(&why.as_not_executed(), now());
+            !was_refusing
+        })
     }
 
     fn is_refusing(&self) -> bool {
-        self.lock().paths.refusal().is_some()
+        self.lock().requests.is_refusing()
     }
 }
 

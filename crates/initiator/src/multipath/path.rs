@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_multipath::Access;
 use iscsi_multipath::reconnect::Lifetime;
+use iscsi_multipath::{Access, FlushRank};
 use iscsi_session::Completion;
 use tokio::time::Instant;
 
@@ -120,8 +120,16 @@ impl Carrier for Path {
         self.unit.session().longest_read()
     }
 
+    fn flush_rank(&self) -> Option<FlushRank> {
+        let state = self.unit.state();
+        Some(state.lock().durability.flush_rank(state.path()))
+    }
+
     async fn carry(&self, transfer: &mut Transfer) -> Result<Completion, Error> {
-        let patience = self.unit.patience_of_a_path();
-        Ok(self.unit.execute_in_order(transfer, patience).await?.1)
+        Ok(self.unit.attempt(transfer).await?.1)
+    }
+
+    async fn explain(&self, transfer: &Transfer, error: Error) -> Error {
+        self.unit.explain(transfer, error).await
     }
 }

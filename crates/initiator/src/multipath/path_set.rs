@@ -41,13 +41,8 @@ pub(super) struct PathSet<C> {
     counted_of_gone: Counted,
     /// Since when there is none.
     none_since: Option<Instant>,
-    /// Why requests are refused until there is one, or were the last time. Boxed, as it lies between what each request needs.
-    refusal: Option<Box<Error>>,
-    is_refusing: bool,
     /// Sessions that were lost.
     losses: u64,
-    /// Sessions that were lost while no request was alone there to see whether it ends them.
-    plain_losses: u64,
 }
 
 /// The paths of a disk that has ended.
@@ -70,7 +65,7 @@ impl<C: Carrier> PathSet<C> {
         }
         self.open.push((id, carrier));
         self.counted.push(Counted::default());
-        (self.none_since, self.is_refusing) = (None, false);
+        self.none_since = None;
         id
     }
 
@@ -89,11 +84,6 @@ impl<C: Carrier> PathSet<C> {
         self.has_other_ports = true;
     }
 
-    /// Whether sessions are opened at other portals where no port serves the unit.
-    pub(super) const fn has_other_ports(&self) -> bool {
-        self.has_other_ports
-    }
-
     /// Calls for another port, if other portals are known.
     pub(super) const fn call_for_port(&mut self) {
         self.is_port_called_for = self.has_other_ports;
@@ -102,10 +92,6 @@ impl<C: Carrier> PathSet<C> {
     /// The unit tells of its target port groups, or does not.
     pub(super) const fn follow_access(&mut self, follows: bool) {
         self.follows_access = follows;
-    }
-
-    pub(super) const fn follows_access(&self) -> bool {
-        self.follows_access
     }
 
     /// Calls for the states of all ports, if the unit reports them.
@@ -146,32 +132,17 @@ impl<C: Carrier> PathSet<C> {
         Some(carrier)
     }
 
-    /// A path was lost; `is_plain` if no request was alone there. Says whether it was there.
-    pub(super) fn lose(&mut self, id: PathId, is_plain: bool, error: &Error) -> bool {
+    /// A path was lost. Says whether it was there.
+    pub(super) fn lose(&mut self, id: PathId, error: &Error) -> bool {
         let Some(carrier) = self.remove(id) else { return false };
         self.losses += 1;
-        self.plain_losses += u64::from(is_plain);
         self.lost.push((carrier, error.clone()));
         true
     }
 
-    /// Where there has been none for so long, requests are refused until there is one. Says whether they are.
-    pub(super) fn refuse(&mut self, why: Error, after: Duration) -> bool {
-        let is_due = self.none_since.is_some_and(|since| since.elapsed() >= after);
-        if is_due {
-            (self.refusal, self.is_refusing) = (Some(Box::new(why)), true);
-        }
-        is_due
-    }
-
-    /// Why requests are refused until there is one, if they are.
-    pub(super) fn refusal(&self) -> Option<&Error> {
-        self.last_refusal().filter(|_| self.is_refusing)
-    }
-
-    /// The same of the last time that they were.
-    pub(super) fn last_refusal(&self) -> Option<&Error> {
-        self.refusal.as_deref()
+    /// Whether there has been none for this time.
+    pub(super) fn are_gone_for(&self, time: Duration) -> bool {
+        self.none_since.is_some_and(|since| since.elapsed() >= time)
     }
 
     /// Where what is carried over a path is counted, also when it is gone.
@@ -193,10 +164,6 @@ impl<C: Carrier> PathSet<C> {
     /// How many sessions were lost.
     pub(super) const fn losses(&self) -> u64 {
         self.losses
-    }
-
-    pub(super) const fn plain_losses(&self) -> u64 {
-        self.plain_losses
     }
 
     pub(super) fn set_aside(&mut self, id: PathId, error: &Error) {
@@ -273,10 +240,7 @@ impl<C> Default for PathSet<C> {
             counted: SmallVec::new(),
             counted_of_gone: Counted::default(),
             none_since: None,
-            refusal: None,
-            is_refusing: false,
             losses: 0,
-            plain_losses: 0,
         }
     }
 }

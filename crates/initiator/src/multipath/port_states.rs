@@ -11,7 +11,7 @@ use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
 
-/// What the questions of one session may have under way.
+/// What the questions of one session may have in flight.
 const QUESTIONS: usize = 2;
 const QUESTION_BYTES: usize = 1 << 21;
 
@@ -56,7 +56,7 @@ impl Supervisor {
     }
 
     /// A session has reported the states of the ports, or has not.
-    pub(super) fn heard_of_access(
+    pub(super) fn access_answered(
         &mut self,
         paths: &Paths<Path>,
         id: PathId,
@@ -75,7 +75,7 @@ impl Supervisor {
                 if self.port_groups.not_answered(id, no_answer(&error), now()) {
                     return self.no_port_groups(paths, &error);
                 }
-                tracing::debug!(path = id.0, %error, "a session does not tell the states of the ports");
+                tracing::debug!(path = id.0, %error, "a session does not report the states of the ports");
             }
         }
         if !self.port_groups.is_supported() {

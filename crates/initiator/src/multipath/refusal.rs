@@ -6,7 +6,6 @@
 
 use iscsi_multipath::Access;
 
-use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Paths, now};
 use iscsi_multipath::PathId;
@@ -15,12 +14,16 @@ impl<C: Carrier> Paths<C> {
     /// The unit tells of its target port groups, and somebody asks for them whenever a port refuses a request; or
     /// it does not any more.
     pub(crate) fn follow_access(&self, follows: bool) {
-        self.lock().paths.follow_access(follows);
+        let mut state = self.lock();
+        state.paths.follow_access(follows);
+        state.requests.set_follows_access(follows);
     }
 
     /// Somebody looks for other ports from now on where none serves the unit: meanwhile requests wait.
     pub(crate) fn supervise_ports(&self) {
-        self.lock().paths.supervise_ports();
+        let mut state = self.lock();
+        state.paths.supervise_ports();
+        state.requests.set_looks_for_ports(true);
     }
 
     /// Whether a port has refused a request since the last call.
@@ -28,56 +31,23 @@ impl<C: Carrier> Paths<C> {
         self.lock().paths.take_call_for_access()
     }
 
-    /// What the ports of these paths do for the unit. Those who wait for a port that serves it are told.
+    /// What the ports of these paths do for the unit. Requests that pause may be taken by one that has changed.
     pub(super) fn set_access(&self, all: impl IntoIterator<Item = (PathId, Access)>) {
-        let mut state = self.lock();
-        let mut is_news = false;
-        for (id, access) in all {
-            if state.selector.set_access(id, access) {
-                is_news = true;
-                let state = access.state;
-                let log = || tracing::info!(path = id.0, %state, "a port has another state");
-                self.report().log(log);
+        self.change(|state| {
+            let mut changed = Vec::new();
+            for (id, access) in all {
+                if state.requests.paths().access(id).is_some_and(|before| before != access) {
+                    self.log_access(id, access);
+                    changed.push((id, access));
+                }
             }
-        }
-        if is_news {
-            state.access_changes += 1;
-            self.dispatch(&mut state, now());
-            drop(state);
-            self.access_news().notify_waiters();
-        }
+            state.requests.set_access(changed, now());
+        });
     }
 
-    /// How often a port was found in another state.
-    pub(super) fn access_changes(&self) -> u64 {
-        self.lock().access_changes
-    }
-
-    /// Waits until that was more often than this.
-    pub(super) async fn access_changes_beyond(&self, seen: u64) {
-        loop {
-            // What is found from here on is noticed.
-            let news = self.access_news().notified();
-            if self.access_changes() > seen {
-                return;
-            }
-            news.await;
-        }
-    }
-
-    /// A path is not served by the unit: others take its requests. Says whether there are any.
-    pub(super) fn set_aside(&self, id: PathId, error: &Error) -> bool {
-        let mut state = self.lock();
-        if state.selector.is_last(id) {
-            return false;
-        }
-        if !state.selector.is_closing(id) {
-            self.report().log(|| tracing::debug!(path = id.0, %error, "a session is of no use"));
-            state.selector.close(id);
-            state.paths.set_aside(id, error);
-            self.attention().notify_one();
-        }
-        true
+    pub(super) fn log_access(&self, path: PathId, access: Access) {
+        let state = access.state;
+        self.report().log(|| tracing::info!(path = path.0, %state, "a port has another state"));
     }
 
     /// Whether a request has called for another port since the last call.

@@ -9,7 +9,7 @@ impl<C: Carrier> Paths<C> {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, carrier)| carrier.longest_write());
         let longest = of_paths.max().unwrap_or(u64::MAX);
-        longest.min(state.selector.max_request_len(now))
+        longest.min(state.requests.paths().max_request_len(now))
     }
 
     /// How long a read had better be, bytes: where paths differ, as the best of them brings it.

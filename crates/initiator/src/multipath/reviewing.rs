@@ -50,7 +50,7 @@ impl Supervisor {
         self.review.traffic.fade();
         Self::spread_word(paths, &readings);
         let Sessions::Auto { .. } = self.review.sessions else { return Count::Stay };
-        // While many are on their way, what is measured tells nothing; a straggler holds up nobody.
+        // While many are on their way, what is measured tells nothing; a straggler delays no decision.
         let are_opening = 4 * self.topology.opening() > count(&paths.open());
         if are_opening || self.topology.reconnecting() > 0 || readings.is_empty() {
             return Count::Stay;

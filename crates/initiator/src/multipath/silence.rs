@@ -9,14 +9,14 @@ use iscsi_multipath::PathId;
 impl<C: Carrier> Paths<C> {
     /// Whether nothing is answered over a path.
     pub(super) fn is_silent(&self, path: PathId) -> bool {
-        self.lock().selector.is_silent(path, now())
+        self.lock().requests.paths().is_silent(path, now())
     }
 
     /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
     /// whether there are requests at all.
     pub(super) fn look_again(&self) -> bool {
-        let mut state = self.lock();
-        self.dispatch(&mut state, now());
-        !state.queue.is_empty() || state.selector.has_requests()
+        self.handle_timeout();
+        let state = self.lock();
+        state.requests.has_queue() || state.requests.paths().has_requests()
     }
 }

@@ -12,7 +12,6 @@ use crate::multipath::path::Path;
 use crate::state::counters::{KindStats, RequestStats};
 use crate::state::session_key::SessionKey;
 use crate::url::portal_name;
-use iscsi_multipath::PathId;
 
 /// Statistics of a disk since it was opened: a snapshot.
 ///
@@ -125,11 +124,6 @@ impl SessionStats {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// One more command is sent again that a path has not taken.
-    pub(super) fn count_retry(&self, id: PathId) {
-        self.lock().paths.count_retry(id);
-    }
-
     /// How many commands were sent again, over all paths that there are and were.
     pub(crate) fn retries(&self) -> u64 {
         self.lock().paths.retries()
@@ -159,7 +153,7 @@ impl Paths<Path> {
         DiskStats {
             requests: self.counters().stats(),
             retries,
-            duplicates: self.duplicates(),
+            duplicates: self.hedged(),
             sessions_lost,
             sessions_reopened,
             budget_waits,

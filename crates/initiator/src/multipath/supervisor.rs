@@ -103,7 +103,7 @@ impl Supervisor {
             supervisor.watch(id, &path);
             supervisor.follow_path(paths, id, &path);
         }
-        supervisor.tell(paths);
+        supervisor.report_count(paths);
         supervisor
     }
 
@@ -130,7 +130,7 @@ impl Supervisor {
                 Err(_) => {}
             }
         }
-        self.tell(paths);
+        self.report_count(paths);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Supervisor {
             }
             let Some(paths) = self.paths.upgrade() else { return self.close_dropped(late).await };
             if paths.has_ended() {
-                self.tell(&paths);
+                self.report_count(&paths);
                 let (closed, remains) = (self.tasks.closed.clone(), paths.remains());
                 drop(paths);
                 closed.send_replace(Some(self.close(remains, None).await));
@@ -175,7 +175,7 @@ impl Supervisor {
             self.follow_topology(&paths, count);
             self.look_for_portals();
             self.poll(&paths);
-            self.tell(&paths);
+            self.report_count(&paths);
         }
     }
 
@@ -214,7 +214,7 @@ impl Supervisor {
             Event::Settled(lost, result) => self.settlement_ended(lost, result),
             Event::Opened(open, Ok(path)) => self.opened(paths, &open, path),
             Event::Opened(open, Err(not_opened)) => self.not_opened(paths, &open, not_opened),
-            Event::Access(id, answer) => self.heard_of_access(paths, id, answer),
+            Event::Access(id, answer) => self.access_answered(paths, id, answer),
             Event::Portals(found) => self.found_portals(paths, found),
             Event::Polled(answer) => {
                 self.tasks.poll = None;
@@ -272,7 +272,7 @@ impl Supervisor {
         self.tasks.events.spawn(ended.in_current_span())
     }
 
-    fn tell(&self, paths: &Paths<Path>) {
+    fn report_count(&self, paths: &Paths<Path>) {
         let sessions = count(&paths.open());
         self.report().with(|spread| {
             spread.sessions = sessions;
@@ -281,7 +281,7 @@ impl Supervisor {
         });
     }
 
-    /// Why there are so many sessions; where they are not all there, what has become of the others.
+    /// Why there is this number of sessions; where they are not all there, what has become of the others.
     fn reason(&self, sessions: u32) -> String {
         let (opening, reopening) = (self.topology.opening(), self.topology.reconnecting());
         let mut missing = Vec::new();

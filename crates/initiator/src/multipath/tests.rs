@@ -4,9 +4,11 @@ mod attempts;
 mod shaping;
 mod stalls;
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use iscsi_multipath::Access;
@@ -24,7 +26,7 @@ use crate::options::hedge::HedgeOptions;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::{RequestStats, Snapshot};
 use crate::unit::transfer::Transfer;
-use iscsi_multipath::paths::{Credit, Requirements};
+use iscsi_multipath::paths::Credit;
 
 const LEN: usize = 256 << 10;
 
@@ -260,7 +262,7 @@ async fn what_a_lost_link_has_counted_stays_in_the_sum() {
         assert_eq!((counted.requests_in_flight, counted.bytes_in_flight), (0, 0));
     }
     assert_eq!(lost.others.bytes, links[1].carried());
-    assert_eq!(lost.others.requests + there.others.requests, 500 + paths.duplicates());
+    assert_eq!(lost.others.requests + there.others.requests, 500 + paths.hedged());
     assert!(lost.errors() > 1, "{}", lost.errors());
     assert_eq!(there.errors(), 0);
 }
@@ -416,23 +418,6 @@ async fn the_first_request_after_a_rest_calls_for_attention() {
     assert!(is_called().await.is_err());
 }
 
-/// What waits for another path than the free one holds up nobody, also when it is gone itself.
-#[tokio::test(start_paused = true)]
-async fn one_that_waits_for_another_path_holds_up_nobody() {
-    let budget = Budget::new(1024, 64 << 20);
-    let links = [Link::new(&budget, 10.0, 10)];
-    let paths = paths(&links);
-    let only = paths.open()[0].0;
-    let mut picky = Box::pin(paths.grant(LEN, Requirements { avoid: Some(only), is_alone: false }));
-    let waits = std::future::poll_fn(|context| {
-        std::task::Poll::Ready(picky.as_mut().poll(context).is_pending())
-    });
-    assert!(waits.await);
-    assert_eq!(send(&paths, 1, 1).await.1, 0);
-    drop(picky);
-    assert_eq!(send(&paths, 1, 1).await.1, 0);
-}
-
 #[tokio::test(start_paused = true)]
 async fn one_that_is_being_let_go_stays_when_the_last_other_is_lost() {
     let budget = Budget::new(1024, 64 << 20);
@@ -460,19 +445,22 @@ async fn the_end_waits_for_no_request_of_one_that_is_being_let_go() {
     let budget = Budget::new(1024, 64 << 20);
     let links = [Link::new(&budget, 10.0, 10), Link::new(&budget, 10.0, 10)];
     let paths = paths(&links);
-    let grants = [paths.grant(LEN, Requirements::default()).await.unwrap(), {
-        let avoid = Some(paths.open()[0].0);
-        paths.grant(LEN, Requirements { avoid, is_alone: false }).await.unwrap()
-    }];
+    let execute = || Box::pin(paths.execute(Transfer::query(Cdb::read_16(0, 512), LEN)));
+    let mut requests = [execute(), execute()];
+    for request in &mut requests {
+        let poll =
+            |context: &mut Context<'_>| Poll::Ready(request.as_mut().poll(context).is_ready());
+        assert!(!poll_fn(poll).await);
+    }
     let young = paths.open()[1].0;
-    assert!(grants.iter().any(|grant| grant.id() == young));
+    assert!(paths.lock().requests.paths().in_flight(young) > 0);
     paths.close(young);
     let mut gone = pin!(paths.remove(young));
     assert!(tokio::time::timeout(Duration::from_secs(1), gone.as_mut()).await.is_err());
     paths.end(&Error::Closed);
     let gone = tokio::time::timeout(Duration::from_secs(1), gone).await;
-    assert!(gone.is_ok_and(|path| path.is_none()), "it waits for who holds the grants");
-    drop(grants);
+    assert!(gone.is_ok_and(|path| path.is_none()), "it waits for requests that no caller polls");
+    drop(requests);
 }
 
 #[tokio::test(start_paused = true)]

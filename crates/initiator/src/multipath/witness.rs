@@ -31,7 +31,8 @@ impl Paths<Path> {
     fn keep_witness(&self, id: PathId, path: &Path) -> Option<Path> {
         let mut state = self.lock();
         let open = state.paths.open().iter();
-        let others = open.filter(|(other, _)| *other != id && !state.selector.is_closing(*other));
+        let others =
+            open.filter(|(other, _)| *other != id && !state.requests.paths().is_closing(*other));
         let mut others = others.chain(state.paths.witness()).map(|(_, other)| other);
         if !is_needed(path) || others.any(is_needed) {
             return None;

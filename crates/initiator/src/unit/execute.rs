@@ -27,8 +27,8 @@ use crate::unit::transfer::Transfer;
 struct Sent {
     begun: Begun,
     completion: Completion,
-    /// Whether the unit of before has executed it, where it has ended well. If the unit has told since of more
-    /// than one thing that may have made it another one, it may have been another one in between.
+    /// Whether the known unit has executed it, if it has ended with GOOD. If the unit has reported since more than one
+    /// event that may have made it another one, it may have been another one in between.
     is_of_this_unit: bool,
 }
 
@@ -41,18 +41,6 @@ struct Certainty {
     membership: bool,
     /// The unit has reported nothing else by then, over any connection.
     proof: bool,
-}
-
-/// What is to be done after a command has ended.
-enum Next {
-    /// That was it.
-    End(CommandNumber, Completion),
-    /// That was it, for no reason that the unit could tell more about.
-    Fail(Error),
-    /// That was it; the unit may tell more about it.
-    Explain(Error),
-    /// It is sent again, maybe in a shorter form: immediately, or after this time.
-    Again(Option<Duration>),
 }
 
 impl LogicalUnit {
@@ -137,6 +125,33 @@ impl LogicalUnit {
         mut patience: Patience<'a>,
     ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
         async move {
+            loop {
+                let error = match self.attempt(transfer).await {
+                    Ok(ended) => return Ok(ended),
+                    Err(error) => error,
+                };
+                match patience.judge(error.end(), transfer.can_shorten()) {
+                    Verdict::Final => return Err(self.explain(transfer, error).await),
+                    Verdict::Shorter => {
+                        transfer.shorten();
+                    }
+                    Verdict::Again(pause) => {
+                        self.session.count_retry();
+                        sleep(pause).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a command once, and returns which of the unit's commands it was. It is sent again only if it was taken back, or
+    /// if another unit may have executed it. When it fails, the transfer can be sent again, over any session.
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
+    pub(crate) fn attempt<'a>(
+        &'a self,
+        transfer: &'a mut Transfer,
+    ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
+        async move {
             if self.state.known().is_unknown_form(transfer.operation_code()) {
                 transfer.shorten();
             }
@@ -144,7 +159,7 @@ impl LogicalUnit {
                 Some(permit) => permit,
                 None => Arc::new(self.reserve(transfer.len()).await?),
             };
-            let error = loop {
+            loop {
                 if transfer.is_cancelled() {
                     return Err(Error::Task {
                         request: transfer.name(),
@@ -156,38 +171,29 @@ impl LogicalUnit {
                 let command = || transfer.command(self.lun);
                 let permit = Arc::clone(&permit);
                 let sent = self.send(command, permit, extent, cancellation, certainty).await;
-                // Judged by value: where its parts were borrowed, the future would keep room for them.
-                let pause = match self.judge(transfer, &mut patience, sent) {
-                    Next::End(number, completion) => return Ok((number, completion)),
-                    Next::Fail(error) => return Err(error),
-                    Next::Explain(error) => break error,
-                    Next::Again(pause) => pause,
-                };
-                if let Some(pause) = pause {
-                    self.session.count_retry();
-                    sleep(pause).await;
+                // Concluded by value: where its parts were borrowed, the future would keep room for them.
+                if let Some(ended) = self.conclude(transfer, sent) {
+                    return ended;
                 }
-            };
-            Err(self.explain(transfer, error).await)
+            }
         }
     }
 
-    /// What is to be done after a command has ended; one that the unit does not know takes a shorter form.
-    fn judge(
+    /// The end of an attempt; `None` if the command is sent again immediately.
+    fn conclude(
         &self,
         transfer: &mut Transfer,
-        patience: &mut Patience<'_>,
         sent: Result<Sent, Error>,
-    ) -> Next {
+    ) -> Option<Result<(CommandNumber, Completion), Error>> {
         let Sent { begun, completion, is_of_this_unit } = match sent {
             Ok(sent) => sent,
-            Err(error) if is_withdrawn(&error) => return Next::Again(None),
-            Err(error) => return Next::Fail(error),
+            Err(error) if is_withdrawn(&error) => return None,
+            Err(error) => return Some(Err(error)),
         };
         if !is_of_this_unit {
             transfer.restore(completion.data);
             self.session.count_retry();
-            return Next::Again(None);
+            return None;
         }
         let sense = sense_of(&completion);
         if completion.is_success() {
@@ -200,26 +206,16 @@ impl LogicalUnit {
             } else if transfer.is_told_of_resets() {
                 self.state.accepted(&begun);
             }
-            return Next::End(begun.number, completion);
+            return Some(Ok((begun.number, completion)));
         }
-        let end = End::of_completion(&completion);
-        if end == End::UnknownCommand {
+        if End::of_completion(&completion) == End::UnknownCommand {
             self.state.lock().identity.unknown_forms.add(transfer.operation_code());
+            let (span, name) = (self.session.span(), transfer.name());
+            tracing::debug!(parent: span, command = name, "the unit does not know this form");
         }
-        let pause = match patience.judge(end, transfer.can_shorten()) {
-            Verdict::Final => {
-                return Next::Explain(self.failure_of(transfer.name(), &completion));
-            }
-            Verdict::Again(pause) => Some(pause),
-            Verdict::Shorter => {
-                transfer.shorten();
-                let (span, name) = (self.session.span(), transfer.name());
-                tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
-                None
-            }
-        };
+        let error = self.failure_of(transfer.name(), &completion);
         transfer.restore(completion.data);
-        Next::Again(pause)
+        Some(Err(error))
     }
 
     /// What has to be certain of the unit for a command.
@@ -288,7 +284,7 @@ impl LogicalUnit {
 
     /// The error of a command, with what the unit says of a reservation that it has met. Boxed, since hardly
     /// a command has to wait for it.
-    fn explain(
+    pub(crate) fn explain(
         &self,
         transfer: &Transfer,
         error: Error,

@@ -44,6 +44,8 @@ pub struct Requirements {
 /// The place of a request on a path, from the moment it takes the path until it is answered or given up.
 #[derive(Clone, Copy, Debug)]
 pub struct PathPermit {
+    /// Whether the request counts as in flight on the path.
+    takes_credit: bool,
     pub(super) path: PathId,
     len: u64,
     taken_at: Instant,
@@ -223,6 +225,7 @@ impl PathState {
         self.requests += 1;
         self.is_alone |= requirements.is_alone;
         PathPermit {
+            takes_credit: true,
             path: self.id,
             len,
             taken_at: now,
@@ -231,6 +234,21 @@ impl PathState {
             last_sent_at,
             app_limited: !is_crowded,
             is_alone: requirements.is_alone,
+        }
+    }
+
+    /// A request goes over the path whatever is in flight there.
+    pub(super) const fn take_beside(&self, now: Instant) -> PathPermit {
+        PathPermit {
+            takes_credit: false,
+            path: self.id,
+            len: 0,
+            taken_at: now,
+            delivered: self.delivered,
+            delivered_at: now,
+            last_sent_at: now,
+            app_limited: true,
+            is_alone: false,
         }
     }
 
@@ -254,6 +272,9 @@ impl PathState {
 
     /// The request is not in flight any more.
     pub(super) const fn release(&mut self, permit: &PathPermit) {
+        if !permit.takes_credit {
+            return;
+        }
         self.bytes_in_flight = self.bytes_in_flight.saturating_sub(permit.len);
         self.requests = self.requests.saturating_sub(1);
         self.is_alone &= !permit.is_alone;

@@ -56,6 +56,11 @@ impl PathSelector {
         self.paths.retain(|path| path.id != id);
     }
 
+    /// Returns whether the path is there.
+    pub fn contains(&self, id: PathId) -> bool {
+        self.path(id).is_some()
+    }
+
     /// Closes a path: it takes nothing more.
     pub fn close(&mut self, id: PathId) {
         if let Some(path) = self.path_mut(id) {
@@ -123,9 +128,16 @@ impl PathSelector {
         self.path(id).is_some_and(|path| path.is_silent(&self.hedge, now))
     }
 
-    /// Returns whether requests use a path: whether it is one of the best.
-    pub fn is_used(&self, id: PathId, now: Instant) -> bool {
-        self.used(now).any(|path| path.id == id)
+    /// Returns the paths that requests go to, in their order.
+    #[must_use]
+    pub fn in_use(&self, now: Instant) -> Vec<PathId> {
+        self.used(now).filter(|path| !path.is_closing).map(|path| path.id).collect()
+    }
+
+    /// Returns the paths that were closed, in their order.
+    #[must_use]
+    pub fn closing(&self) -> Vec<PathId> {
+        self.paths.iter().filter(|path| path.is_closing).map(|path| path.id).collect()
     }
 
     /// The silence of the only path changes nothing, and to find it out costs 600 instructions a request.
@@ -224,6 +236,12 @@ impl PathSelector {
         now: Instant,
     ) -> Option<PathPermit> {
         Some(self.path_mut(id)?.take(len.max(MIN_LEN), requirements, is_crowded, now))
+    }
+
+    /// Returns a permit for a request that goes over a path whatever is in flight there, and takes no credit. `None` if the
+    /// path is gone.
+    pub fn take_beside(&mut self, id: PathId, now: Instant) -> Option<PathPermit> {
+        Some(self.path_mut(id)?.take_beside(now))
     }
 
     /// Ends the place of a request that was answered, and measures the path by it.
@@ -533,7 +551,7 @@ mod tests {
         assert_eq!(selector.idle(PathId(2), now), None, "a duplicate costs the array as much");
         let elsewhere = Requirements { avoid: Some(PathId(2)), ..ANY };
         assert_eq!(selector.pick(LEN, elsewhere, now), Some(PathId(0)));
-        assert!(selector.others_serve(PathId(2), now) && selector.is_used(PathId(2), now));
+        assert!(selector.others_serve(PathId(2), now) && selector.in_use(now).contains(&PathId(2)));
         selector.set_access(PathId(2), access(AccessState::Unavailable));
         assert_eq!(selector.pick(LEN, ANY, now), Some(PathId(0)));
         selector.set_access(PathId(0), access(AccessState::Offline));

@@ -83,7 +83,11 @@ impl<E: Clone> Requests<E> {
     pub(super) fn drop_hedge(&mut self, request: RequestId) {
         self.set_timer(request, None);
         let Some(record) = self.requests.get_mut(request.0) else { return };
-        if std::mem::replace(&mut record.hedge, Hedge::None) == Hedge::Queued {
+        let before = std::mem::replace(&mut record.hedge, Hedge::None);
+        if !matches!(before, Hedge::None | Hedge::Checked) {
+            self.outputs.push_back(Output::Unreserve(request));
+        }
+        if before == Hedge::Queued {
             self.queue.retain(|waiting| waiting.request != request);
         }
     }

@@ -42,8 +42,11 @@ impl<E: Clone> Requests<E> {
             self.requests.get(request.0).is_some_and(|record| record.attempts.is_empty());
         let stays =
             matches!(disposition, Disposition::RetryImmediately | Disposition::RetryShorter);
-        if stays {
+        if stays && self.selector.contains(path) {
             self.retry_here(request, permit, end.end);
+        } else if stays && is_last_copy {
+            // The path was lost after the unit had answered.
+            self.retry(request, true, now);
         } else if !is_last_copy {
             self.copy_failed(request, permit, disposition, end, now);
         } else if let Disposition::Pause(limit) = disposition {
@@ -111,7 +114,6 @@ impl<E: Clone> Requests<E> {
         now: Instant,
     ) {
         let path = permit.path();
-        let was_alone = self.selector.is_alone(path);
         self.selector.release(&permit);
         let Some(error) = end.error else { return };
         match disposition {
@@ -131,7 +133,7 @@ impl<E: Clone> Requests<E> {
                     // Nothing more is sent there; that the path is lost is reported next.
                     self.selector.close(path);
                 }
-                self.lost(request, &error, (end.may_have_executed, was_alone), now);
+                self.lost(request, &error, end.may_have_executed, now);
             }
             Disposition::FailByReservation => {
                 self.complete(request, Err(Failure::Reservation(error)), now);
@@ -169,6 +171,12 @@ impl<E: Clone> Requests<E> {
             record.history().answered();
         }
         self.selector.hold_up(permit.path(), now);
+        if let Some(why) = self.refusal.clone() {
+            let failure = record.refused(why);
+            self.selector.release(&permit);
+            self.complete(request, Err(failure), now);
+            return self.released(permit.path(), now);
+        }
         let Some(pause) = record.history().pause(pauses, limit, retry_timeout, now) else {
             let error = record.history().take_executed().unwrap_or(error);
             self.selector.release(&permit);
@@ -194,20 +202,19 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// A path was lost with an attempt: `was_sent` says whether it may have been executed, `was_alone` whether nothing
-    /// else was in flight there.
+    /// A path was lost with an attempt: `was_sent` says whether it may have been executed.
     pub(super) fn attempt_lost(
         &mut self,
         request: RequestId,
         attempt: AttemptId,
         error: &E,
-        (was_sent, was_alone): (bool, bool),
+        was_sent: bool,
         now: Instant,
     ) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         record.attempts.retain(|other| *other != attempt);
         if record.attempts.is_empty() {
-            return self.lost(request, error, (was_sent, was_alone), now);
+            return self.lost(request, error, was_sent, now);
         }
         // The other copy decides.
         if was_sent {
@@ -216,15 +223,11 @@ impl<E: Clone> Requests<E> {
     }
 
     /// The last attempt of a request was lost with its session or connection.
-    fn lost(
-        &mut self,
-        request: RequestId,
-        error: &E,
-        (was_sent, was_alone): (bool, bool),
-        now: Instant,
-    ) {
+    fn lost(&mut self, request: RequestId, error: &E, was_sent: bool, now: Instant) {
         let plain_losses = self.plain_losses;
         let Some(record) = self.requests.get_mut(request.0) else { return };
+        // A suspect is alone on its path.
+        let was_alone = record.is_suspect();
         let history = record.history();
         let next = history.lost(was_sent, was_alone, plain_losses);
         let report = match history.ended_alone() {
@@ -262,12 +265,6 @@ impl<E: Clone> Requests<E> {
             return self.complete(request, Err(failure), now);
         }
         self.drop_hedge(request);
-        if self.limits.is_shaped {
-            let Some(record) = self.requests.get_mut(request.0) else { return };
-            record.state = State::Charging { since: now, is_retry: is_first };
-            self.outputs.push_back(Output::Charge { request, len: record.spec.len });
-        } else {
-            self.enqueue(request, is_first, now);
-        }
+        self.make_ready(request, is_first, now);
     }
 }

@@ -15,6 +15,13 @@ pub struct RequestId(pub(crate) Key);
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AttemptId(pub(crate) Key);
 
+impl RequestId {
+    /// Returns the number of its place: small, and of no other request that has not ended.
+    pub const fn place(self) -> u32 {
+        self.0.place()
+    }
+}
+
 impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {:?}", self.0)
@@ -37,6 +44,12 @@ pub enum Output<E> {
         /// Bytes to charge.
         len: u64,
     },
+    /// Find out whether a flush needs a path without other requests, then call
+    /// [`prepared`](super::Requests::prepared).
+    Prepare(RequestId),
+    /// Choose the path of a flush by [`choose`](super::Requests::choose), immediately. Without a path there is another
+    /// output of this kind when one is added.
+    Choose(RequestId),
     /// Reserve memory for a second copy of a read, then call [`reserved`](super::Requests::reserved).
     Reserve {
         /// The request.
@@ -62,7 +75,12 @@ pub enum Output<E> {
         is_hedge: bool,
     },
     /// Abort the command of an attempt. Its end is reported all the same.
-    Abort(AttemptId),
+    Abort {
+        /// The request, which may have ended.
+        request: RequestId,
+        /// The attempt.
+        attempt: AttemptId,
+    },
     /// The request has ended. Attempts of it may still be in flight.
     Completed {
         /// The request.

@@ -23,6 +23,19 @@ pub struct RequestSpec {
     /// Whether the limits of memory have room for a second copy. If not, a request that is stuck does not wait for it:
     /// all others would wait for the end of the first copy.
     pub can_double: bool,
+    /// How the request gets its path.
+    pub route: Route,
+}
+
+/// How a request gets its path.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Route {
+    /// Any path with credit for it.
+    Credit,
+    /// A flush: the path that can vouch for the earlier writes, by [`Requests::choose`](super::Requests::choose), or a path
+    /// without other requests, by [`Requests::prepared`](super::Requests::prepared). It is neither hedged nor shaped, and its
+    /// time says nothing of the path.
+    Vouching,
 }
 
 /// Where a request is.
@@ -34,6 +47,10 @@ pub(super) enum State {
         /// Whether it goes before those that have not had a path yet.
         is_retry: bool,
     },
+    /// It is a flush, and waits until it is known whether it needs a path without other requests.
+    Preparing,
+    /// It is a flush, and waits for the path that can vouch for the earlier writes.
+    Choosing,
     /// It waits for a path.
     Queued,
     /// At least one attempt is in flight.
@@ -69,6 +86,8 @@ pub(super) struct Request<E> {
     /// UNIT ATTENTIONs in a row.
     pub(super) attentions: u32,
     pub(super) is_short: bool,
+    /// Whether a flush takes a path without other requests.
+    pub(super) wants_own_path: bool,
     /// The end of the pause, or the next check of the hedge.
     pub(super) timer: Option<Instant>,
 }
@@ -102,6 +121,7 @@ impl<E> Request<E> {
             history: None,
             attentions: 0,
             is_short: false,
+            wants_own_path: false,
             timer: None,
         }
     }
@@ -111,8 +131,12 @@ impl<E> Request<E> {
     }
 
     pub(super) fn requirements(&self) -> Requirements {
-        let is_alone = self.history.as_deref().is_some_and(History::is_suspect);
-        Requirements { avoid: None, is_alone }
+        Requirements { avoid: None, is_alone: self.wants_own_path || self.is_suspect() }
+    }
+
+    /// Whether the request may be what ends sessions, so that it is sent alone.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.history.as_deref().is_some_and(History::is_suspect)
     }
 
     pub(super) fn refusals_left(&self) -> bool {

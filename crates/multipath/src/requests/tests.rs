@@ -13,8 +13,14 @@ const A: PathId = PathId(0);
 const B: PathId = PathId(1);
 const CREDIT: Credit = Credit { bytes: 8 << 20, requests: 64 };
 
-const READ: RequestSpec =
-    RequestSpec { len: LEN, writes: false, is_plain: true, can_shorten: true, can_double: true };
+const READ: RequestSpec = RequestSpec {
+    len: LEN,
+    writes: false,
+    is_plain: true,
+    can_shorten: true,
+    can_double: true,
+    route: Route::Credit,
+};
 const WRITE: RequestSpec = RequestSpec { writes: true, ..READ };
 
 fn millis(millis: u64) -> Duration {
@@ -71,7 +77,7 @@ impl World {
         while let Some(output) = self.requests.poll_output() {
             if let Output::Send { request, attempt, path, .. } = output {
                 self.in_flight.push((attempt, path, request));
-            } else if let Output::Abort(attempt) = output {
+            } else if let Output::Abort { attempt, .. } = output {
                 self.aborted.push(attempt);
             } else if let Output::Completed { request, result, .. } = output {
                 let before = self.results.insert(request, result);
@@ -265,6 +271,20 @@ fn a_lost_path_leaves_its_requests_to_the_other_one() {
         world.end(attempt, End::Good);
         assert!(world.succeeded(request));
     }
+}
+
+/// The unit has reported an event, and its session ends before the request knows.
+#[test]
+fn nothing_is_retried_over_a_path_that_is_lost() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(WRITE);
+    let (attempt, _) = world.only(request);
+    world.requests.remove_lost_path(A, world.now);
+    world.drain();
+    world.end(attempt, End::Attention);
+    assert!(world.in_flight.is_empty());
+    world.add(B);
+    assert_eq!(world.only(request).1, B);
 }
 
 #[test]

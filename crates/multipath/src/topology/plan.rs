@@ -1,6 +1,9 @@
 //! The rules of the topology as a function of what there is.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+use iscsi_pdu::Isid;
 
 use crate::access::{Access, Priority};
 use crate::ids::{PathId, PortalId};
@@ -93,7 +96,9 @@ impl Facts<'_> {
         let mut has_one = Vec::new();
         worse.retain(|session| {
             let is_first = !has_one.contains(&session.portal);
-            has_one.push(session.portal);
+            if is_first {
+                has_one.push(session.portal);
+            }
             !is_first
         });
         worse.into_iter().map(|session| session.path).collect()
@@ -149,10 +154,11 @@ impl<'a> Plan<'a> {
     }
 
     fn reconnect(&mut self) {
+        let opening = self.facts.opening.iter().filter_map(|(why, _)| why.isid());
+        let mut names: BTreeSet<_> = opening.map(Isid::to_bytes).collect();
         for lost in self.facts.situation.lost {
-            let why = Why::Lost(lost.isid);
-            if !self.is_opening(|it| it == why) {
-                self.opens.push((why, Some(lost.portal)));
+            if names.insert(lost.isid.to_bytes()) {
+                self.opens.push((Why::Lost(lost.isid), Some(lost.portal)));
             }
         }
     }

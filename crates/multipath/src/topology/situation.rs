@@ -98,6 +98,22 @@ pub enum Why {
     Better,
 }
 
+impl Why {
+    /// The name under which the session logs in, if it is that of a lost one.
+    pub(super) const fn isid(self) -> Option<Isid> {
+        match self {
+            Self::Lost(isid) => Some(isid),
+            Self::Count
+            | Self::Flush
+            | Self::Need
+            | Self::Standby
+            | Self::Spare
+            | Self::Spread
+            | Self::Better => None,
+        }
+    }
+}
+
 /// A session to open.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Open {

@@ -10,7 +10,6 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::*;
-use crate::multipath::attempts::Attempts;
 use crate::shaper::Shaper;
 
 /// A session with the unit, and how it behaves.
@@ -267,7 +266,7 @@ async fn what_is_sent_again_counts_when_its_path_is_gone() {
     // In a pause, so that the loss itself costs no try.
     sleep(Duration::from_millis(5500)).await;
     let tries = unit.tries_of(1);
-    assert!(paths.lose(paths.open()[0].0, &lost()));
+    paths.lose(paths.open()[0].0, &lost());
     asked.await.unwrap().unwrap();
     assert!(tries > 1 && unit.tries_of(1) > tries);
     assert_eq!(paths.retries(), u64::from(unit.tries_of(1) - 1));
@@ -407,31 +406,6 @@ async fn a_try_in_doubt_is_not_hidden_by_a_unit_that_is_busy_since() {
     let unit = Unit { life, refuses, ..Unit::new(&[]) };
     let errors = ask(&Arc::new(unit), 1, 1, 1).await;
     assert!(matches!(errors[..], [Error::Session(_)]) && errors[0].may_have_executed());
-    let unit = Arc::new(Unit::new(&[]));
-    let paths = alone(Session::open(&unit), ROOM);
-    let mut attempts = Attempts::new(&paths);
-    let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
-    attempts.pause(timed_out, PATIENCE).await.unwrap();
-    let error = attempts.pause(busy(), Duration::ZERO).await.unwrap_err();
-    assert!(error.may_have_executed(), "{error}");
-}
-
-/// Who has been answered in between did not end its session then.
-#[tokio::test(start_paused = true)]
-async fn an_answer_clears_of_suspicion() {
-    let paths = alone(Session::open(&Arc::new(Unit::new(&[]))), ROOM);
-    let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
-    for (error, is_cleared) in [(busy(), true), (timed_out, false)] {
-        let mut attempts = Attempts::new(&paths);
-        let lose = |attempts: &mut Attempts<'_, _>, was_alone| {
-            attempts.lost(("READ (16)", None), lost(), was_alone, true)
-        };
-        (0..3).for_each(|_| lose(&mut attempts, false).unwrap());
-        (0..4).for_each(|_| lose(&mut attempts, true).unwrap());
-        attempts.pause(error, PATIENCE).await.unwrap();
-        assert_eq!(attempts.requirements().is_alone, !is_cleared);
-        assert_eq!(lose(&mut attempts, true).is_ok(), is_cleared);
-    }
 }
 
 /// Of many that were under way with the guilty one nobody is named.

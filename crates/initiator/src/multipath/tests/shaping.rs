@@ -16,7 +16,7 @@ async fn counted(links: &[Link]) -> (Statistics, u64) {
         paths.add(link.clone(), ROOM);
     }
     assert_eq!(send(&paths, 1, 1).await.1, 0);
-    (shaper.statistics(shaper.default_class()).unwrap(), paths.duplicates())
+    (shaper.statistics(shaper.default_class()).unwrap(), paths.hedged())
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,7 +76,7 @@ async fn what_is_stuck_stops_nobody_where_there_is_no_room_for_it_twice() {
         }
         let is_twice = 2 * len <= 4 * LEN;
         assert_eq!(stuck.is_finished(), is_twice);
-        assert_eq!(paths.duplicates(), u64::from(is_twice));
+        assert_eq!(paths.hedged(), u64::from(is_twice));
         assert!(pause < Duration::from_secs(1), "nothing for {pause:?}");
     }
 }
@@ -98,7 +98,7 @@ async fn an_error_tells_that_one_of_two_copies_may_have_been_executed() {
         let paths = paths(&links);
         let transfer = Transfer::query(Cdb::read_16(0, 512), LEN);
         let error = paths.execute(transfer).await.map(drop).unwrap_err();
-        assert_eq!(paths.duplicates(), 1);
+        assert_eq!(paths.hedged(), 1);
         assert!(error.may_have_executed(), "{error}");
     }
 }

@@ -1,0 +1,153 @@
+//! One request of a disk, as its caller carries it through: what it is to do next, one step after the other.
+
+use std::future::poll_fn;
+use std::mem;
+use std::task::Poll;
+use std::time::Instant;
+
+use iscsi_multipath::requests::{Failure, RequestId, RequestSpec, Route};
+use tokio::time::sleep_until;
+
+use crate::error::Error;
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::{Paths, State, now};
+use crate::multipath::inbox::{Attempt, Order};
+use crate::multipath::outputs::Flight;
+use crate::state::counters::RequestKind;
+
+/// A request that was submitted. Dropped before it has completed, it is cancelled.
+pub(super) struct Request<'a, C: Carrier> {
+    paths: &'a Paths<C>,
+    id: RequestId,
+    kind: RequestKind,
+    len: u64,
+    has_completed: bool,
+}
+
+impl<'a, C: Carrier> Request<'a, C> {
+    /// Submits a request, and returns the first thing that it is to do, if that is clear.
+    pub(super) fn submit(
+        paths: &'a Paths<C>,
+        kind: RequestKind,
+        spec: RequestSpec,
+        now: Instant,
+    ) -> (Self, Option<Order<C>>) {
+        let submit = |state: &mut State<C>| {
+            let id = state.requests.submit(spec, now);
+            state.inboxes.open(id, (kind, spec.len));
+            id
+        };
+        let take = |state: &mut State<C>, id| (id, state.inboxes.take(id));
+        let (id, order) = paths.change_then(submit, take);
+        let request = Self { paths, id, kind, len: spec.len, has_completed: false };
+        (request, order)
+    }
+
+    pub(super) const fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// An attempt begins, whose command is sent next.
+    pub(super) fn flight(&self, attempt: &Attempt<C>) -> Flight<C> {
+        self.paths.flight(self.id, attempt, (self.kind, self.len))
+    }
+
+    /// Waits for what the request is to do next. Meanwhile it minds the time: its pauses, and when it is late.
+    pub(super) async fn next(&self) -> Order<C> {
+        loop {
+            let timer = match self.check().await {
+                Ok(order) => return order,
+                Err(timer) => timer,
+            };
+            // Whatever sets a timer gives an order as well, or is done by the caller itself.
+            let Some(timer) = timer else { return self.order().await };
+            tokio::select! {
+                biased;
+                order = self.order() => return order,
+                () = sleep_until(timer.into()) => self.paths.handle_timeout(),
+            }
+        }
+    }
+
+    /// Takes what the request is to do next. If that is not clear, its task is woken then; until the time that is returned.
+    async fn check(&self) -> Result<Order<C>, Option<Instant>> {
+        poll_fn(|context| {
+            let mut state = self.paths.lock();
+            if let Some(order) = state.inboxes.take(self.id) {
+                return Poll::Ready(Ok(order));
+            }
+            state.inboxes.wake(self.id, context.waker());
+            Poll::Ready(Err(state.requests.timer(self.id)))
+        })
+        .await
+    }
+
+    /// Waits for what the request is to do next, after a [`check`](Self::check).
+    async fn order(&self) -> Order<C> {
+        let mut is_checked = true;
+        poll_fn(|context| {
+            if mem::take(&mut is_checked) {
+                return Poll::Pending;
+            }
+            let mut state = self.paths.lock();
+            if let Some(order) = state.inboxes.take(self.id) {
+                return Poll::Ready(order);
+            }
+            state.inboxes.wake(self.id, context.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// It has completed: there is nothing to cancel.
+    pub(super) const fn complete(&mut self) {
+        self.has_completed = true;
+    }
+}
+
+impl<C: Carrier> Paths<C> {
+    /// Waits until there is a path that takes requests.
+    ///
+    /// # Errors
+    /// Why requests are refused.
+    pub(super) async fn await_path(&self) -> Result<(), Error> {
+        let spec = RequestSpec {
+            len: 0,
+            writes: false,
+            is_plain: true,
+            can_shorten: false,
+            can_double: false,
+            route: Route::Vouching,
+        };
+        let (mut request, mut order) = Request::submit(self, RequestKind::Other, spec, now());
+        loop {
+            let next = match order.take() {
+                Some(order) => order,
+                None => request.next().await,
+            };
+            match next {
+                Order::Prepare => {
+                    self.change(|state| state.requests.prepared(request.id, false, now()))
+                }
+                Order::Completed(Err(Failure::Refused(why))) => {
+                    request.complete();
+                    return Err(why);
+                }
+                // Nothing is sent.
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl<C: Carrier> Drop for Request<'_, C> {
+    fn drop(&mut self) {
+        if !self.has_completed {
+            self.paths.change(|state| {
+                state.requests.cancel(self.id, now());
+                state.drop_attempts(self.id);
+                state.inboxes.close(self.id);
+            });
+        }
+    }
+}
