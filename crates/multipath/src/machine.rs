@@ -36,11 +36,12 @@ pub use paths::PathFacts;
 pub use output::{AttemptId, Command, DiskId, Done, Event, Failure, Output, RequestId};
 
 use crate::durability::LossCount;
+use crate::flushing::Terms;
 use crate::ids::PathId;
-use crate::requests::{self, RequestLimits, RequestSpec, Requests};
+use crate::requests::{self, AttemptEnd, RequestLimits, RequestSpec, Requests, Route};
 use crate::slab::{Key, Slab};
 use crate::unit::Unit;
-use flush::{Flushes, Wanted};
+use flush::Flushes;
 use record::{Attempt, Disk, Path, Place, Progress, Record, What};
 use writes::Writes;
 
@@ -178,13 +179,11 @@ impl<E: Clone> Machine<E> {
         let Some(state) = self.disks.get_mut(&disk) else { return };
         state.refusal = Some(why.clone());
         state.requests.refuse(why, now);
-        let mut refused: Vec<_> =
-            self.flushes.refuse(disk).into_iter().filter_map(|it| it.request).collect();
         let waits = |key: &Key| {
             let record = self.requests.get(*key);
             record.is_some_and(|it| it.disk == disk && it.place == Place::InLine)
         };
-        refused.extend(self.requests.keys().filter(waits));
+        let refused: Vec<_> = self.requests.keys().filter(waits).collect();
         for key in refused {
             self.complete(key, Err(Failure::Refused(why.clone())));
         }
@@ -199,16 +198,16 @@ impl<E: Clone> Machine<E> {
             Request::Flush => NOTHING,
         };
         let (range, range_end, place, deadline) = (None, 0, Place::InLine, None);
-        let record = Record { order, disk, spec, range, range_end, place, deadline };
+        let seen = self.disks.get(&disk).map_or_else(LossCount::default, |disk| disk.seen);
+        let record = Record { order, disk, spec, range, range_end, place, seen, deadline };
         let key = self.requests.insert(record);
         let refusal = self.disks.get(&disk).and_then(|disk| disk.refusal.clone());
         match request {
             _ if refusal.is_some() => {
                 self.complete(key, refusal.map_or(Ok(Done::Flushed), |why| Err(Failure::Refused(why))));
             }
-            Request::Read(_) | Request::Other(_) => self.start(key, now),
+            Request::Read(_) | Request::Other(_) | Request::Flush => self.start(key, now),
             Request::Write(range, _) => self.take_range(key, range, now),
-            Request::Flush => self.submit_flush(key, disk, now),
         }
         self.run(now);
         RequestId(key)
@@ -221,9 +220,6 @@ impl<E: Clone> Machine<E> {
         if let (Place::Engine(id), Some(disk)) = (record.place, self.disks.get_mut(&record.disk)) {
             disk.by_request.remove(&id);
             disk.requests.cancel(id, now);
-        }
-        if record.place == Place::Flush {
-            self.flushes.cancel(request.0);
         }
         if let Some(range) = record.range {
             self.writes.release(range);
@@ -241,6 +237,16 @@ impl<E: Clone> Machine<E> {
     pub fn reserved(&mut self, request: RequestId, is_reserved: bool, now: Instant) {
         self.with_engine(request, |engine, id| engine.reserved(id, is_reserved, now));
         self.run(now);
+    }
+
+    fn with_engine_of_disk(&mut self, disk: DiskId, change: impl FnOnce(&mut Requests<E>)) {
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            change(&mut disk.requests);
+        }
+    }
+
+    fn is_flush(&self, key: Key) -> bool {
+        self.requests.get(key).is_some_and(|record| record.spec.route == Route::Vouching)
     }
 
     fn with_engine(
@@ -309,15 +315,6 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    fn submit_flush(&mut self, key: Key, disk: DiskId, now: Instant) {
-        if let Some(record) = self.requests.get_mut(key) {
-            record.place = Place::Flush;
-        }
-        let seen = self.disks.get(&disk).map_or_else(LossCount::default, |disk| disk.seen);
-        let (request, since, not_before, pauses) = (Some(key), now, None, 0);
-        self.flushes.add(Wanted { request, disk, seen, since, not_before, pauses });
-    }
-
     /// The request may take a path.
     fn start(&mut self, key: Key, now: Instant) {
         let Some(record) = self.requests.get_mut(key) else { return };
@@ -372,9 +369,21 @@ impl<E: Clone> Machine<E> {
                 let command = Command::Request { request, is_short, is_hedge };
                 return self.send_request(disk, path, attempt, command, now);
             }
-            requests::Output::Abort(attempt) => return self.abort(disk, attempt, now),
+            requests::Output::Abort { attempt, .. } => return self.abort(disk, attempt, now),
+            requests::Output::Prepare(request) => {
+                return self.with_engine_of_disk(disk, |it| it.prepared(request, false, now));
+            }
+            requests::Output::Choose(request) => {
+                let path = self.flush_path(disk, now);
+                return self.with_engine_of_disk(disk, |it| {
+                    path.into_iter().for_each(|path| it.choose(request, path, now));
+                });
+            }
             requests::Output::Completed { request, result, .. } => {
                 let Some(RequestId(key)) = named(request) else { return };
+                if result.is_ok() && self.is_flush(key) {
+                    return self.flushed(key);
+                }
                 let by = |id| state.by_attempt.get(&id).copied().map(|key| Done::By(AttemptId(key)));
                 let result = match result {
                     Ok(attempt) => by(attempt).ok_or(Failure::InDoubt),
@@ -417,6 +426,13 @@ impl<E: Clone> Machine<E> {
     ) {
         let Command::Request { request, .. } = command else { return };
         let Some(record) = self.requests.get(request.0).copied() else { return };
+        if record.spec.route == Route::Vouching {
+            let retry_timeout = self.disks.get(&disk).map(|disk| disk.retry_timeout);
+            let retry_timeout = retry_timeout.unwrap_or_default();
+            let write_cache = Some(self.unit.durability.has_cache());
+            let terms = Terms { write_cache, retry_timeout };
+            return self.flushes.start((disk, engine), path, terms, &mut self.unit);
+        }
         if let Some(range) = record.range {
             self.writes.hold(range);
         }
@@ -462,6 +478,9 @@ impl<E: Clone> Machine<E> {
 
     /// Aborts an attempt that the engine does not need any more.
     fn abort(&mut self, disk: DiskId, engine: requests::AttemptId, now: Instant) {
+        if self.flushes.cancel(disk, engine) {
+            return self.end_of_engine(disk, engine, AttemptEnd::GIVEN_UP, now);
+        }
         let state = self.disks.get(&disk);
         let Some(key) = state.and_then(|disk| disk.by_attempt.get(&engine).copied()) else {
             return;
@@ -482,5 +501,11 @@ impl<E: Clone> Default for Machine<E> {
 }
 
 /// A flush moves nothing.
-const NOTHING: RequestSpec =
-    RequestSpec { len: 0, writes: false, is_plain: true, can_shorten: false, can_double: false };
+const NOTHING: RequestSpec = RequestSpec {
+    len: 0,
+    writes: false,
+    is_plain: true,
+    can_shorten: false,
+    can_double: false,
+    route: Route::Vouching,
+};

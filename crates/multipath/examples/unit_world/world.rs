@@ -14,7 +14,7 @@ use iscsi_multipath::machine::{
 use iscsi_multipath::paths::Credit;
 use iscsi_multipath::paths::hedge::HedgePolicy;
 use iscsi_multipath::reconnect::BackOff;
-use iscsi_multipath::requests::{RequestLimits, RequestSpec};
+use iscsi_multipath::requests::{RequestLimits, RequestSpec, Route};
 use iscsi_multipath::{Access, CommandEnd, KnownUnit, SharedReasons, Verdict};
 use iscsi_pdu::scsi::{AccessState, Status};
 use iscsi_session::TaskError;
@@ -445,7 +445,7 @@ impl World {
 
     fn time_passes(&mut self, now: Instant) {
         // A flush that has waited for long enough gives up what was sent before.
-        let hears = self.machine.flush_in_progress().is_some_and(|(_, is_answered)| is_answered);
+        let hears = self.machine.hears();
         self.oracle.faults += u32::from(hears);
         self.machine.handle_timeout(now);
     }
@@ -894,7 +894,7 @@ fn facts(settings: &Settings, asked_at: SharedReasons) -> PathFacts {
 }
 
 fn spec(len: u64, writes: bool) -> RequestSpec {
-    RequestSpec { len, writes, is_plain: true, can_shorten: false, can_double: true }
+    RequestSpec { len, writes, is_plain: true, can_shorten: false, can_double: true, route: Route::Credit }
 }
 
 fn limits() -> RequestLimits {

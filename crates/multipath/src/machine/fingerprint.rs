@@ -36,13 +36,14 @@ pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut imp
         let of_disk = |key: &&Key| machine.requests.get(**key).is_some_and(|it| it.disk == *id);
         let place = |key: &Key| match machine.requests.get(*key)?.place {
             Place::Engine(id) => Some(id),
-            Place::InLine | Place::Flush => None,
+            Place::InLine => None,
         };
         let engine_requests: Vec<_> = requests.iter().filter(of_disk).filter_map(place).collect();
         let engine_attempts: Vec<_> = records
             .iter()
             .filter(|it| it.disk == *id)
             .filter_map(|it| if let What::Request { engine, .. } = it.what { Some(engine) } else { None })
+            .chain(machine.flushes.attempts().filter(|(of, _)| of == id).map(|(_, it)| it))
             .collect();
         disk.requests.fingerprint(&engine_requests, &engine_attempts, path, now, state);
         let losses = machine.unit.durability.losses().0;
@@ -52,6 +53,7 @@ pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut imp
     for key in &requests {
         let Some(record) = machine.requests.get(*key) else { continue };
         (discriminant(&record.place), record.spec.len, record.spec.writes, record.disk).hash(state);
+        (machine.unit.durability.losses().0 - record.seen.0).hash(state);
         record.range.map(|range| machine.writes.name(range)).hash(state);
     }
     for attempt in &records {
@@ -66,8 +68,7 @@ pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut imp
         (record.verdict.is_some(), record.disk).hash(state);
         machine.unit.identity.fingerprint(*id, None, None, state);
     }
-    let request = |key: Key| requests.iter().position(|it| *it == key);
-    machine.flushes.fingerprint(path, request, &machine.unit, state);
+    machine.flushes.fingerprint(path, &machine.unit, state);
     machine.leaving.iter().for_each(|lost| lost.0.hash(state));
 }
 
@@ -83,6 +84,9 @@ fn attempt_state<E: Clone>(
     if let super::Command::Request { request, is_short, is_hedge } = attempt.command {
         let place = requests.iter().position(|key| *key == request.0);
         (place, is_short, is_hedge).hash(state);
+    }
+    if let What::Flush(flush, question) = attempt.what {
+        (machine.flushes.place(flush), question.number).hash(state);
     }
     if let (What::Identify(asked_at), Progress::Sent(_)) = (attempt.what, attempt.progress) {
         machine.unit.identity.fingerprint(attempt.path, None, Some(asked_at), state);

@@ -72,8 +72,6 @@ pub enum Done {
 pub enum Failure<E> {
     /// As the requests of a disk fail.
     Request(requests::Failure<E>),
-    /// The end of the command of a flush.
-    Flush(E),
     /// The disk refuses requests, for this reason.
     Refused(E),
     /// A lost session was writing in the range, and nothing has proved for the whole time limit that it will not go on.

@@ -6,11 +6,11 @@ use super::output::{AttemptId, Command, DiskId, Output};
 use super::record::{Path, Progress, What};
 use super::Machine;
 use crate::access::Access;
-use crate::flushing::End;
+use crate::flushing;
 use crate::identity::SharedReasons;
 use crate::ids::PathId;
 use crate::paths::Credit;
-use crate::requests;
+use crate::requests::{self, AttemptEnd, end::End};
 use crate::unit::{Reported, Unit};
 
 /// What is known of a session that has logged in and leads to the unit.
@@ -58,7 +58,15 @@ impl<E: Clone> Machine<E> {
     /// A path that is lost already changes nothing.
     pub fn path_lost(&mut self, path: PathId, error: &E, unsent: &[AttemptId], now: Instant) {
         let Some(state) = self.paths.remove(&path) else { return };
-        let mut unsent_requests = Vec::new();
+        let end = |may_have_executed| AttemptEnd {
+            end: End::SessionLost,
+            access: None,
+            error: Some(error.clone()),
+            may_have_executed,
+        };
+        if let Some(disk) = self.disks.get_mut(&state.disk) {
+            disk.requests.remove_lost_path(path, now);
+        }
         let mut lost: Vec<_> =
             self.attempts.keys().filter(|key| self.is_on(*key, path)).collect();
         lost.sort_unstable_by_key(|key| self.attempts.get(*key).map(|attempt| attempt.order));
@@ -77,25 +85,23 @@ impl<E: Clone> Machine<E> {
                 // The unit has ended it.
                 Progress::Unproven(_) => false,
             };
-            if let What::Request { engine, .. } = attempt.what {
-                let was_sent = may_land || matches!(attempt.progress, Progress::Unproven(_));
-                unsent_requests.extend((!was_sent).then_some(engine));
-                if let Some(disk) = self.disks.get_mut(&attempt.disk) {
-                    disk.by_attempt.remove(&engine);
-                }
-            }
-            if let What::Flush(question) = attempt.what {
-                let (end, failure) = (End::NoAnswer, None);
-                self.flushes.on_end(question.number, end, failure, &mut self.unit);
-            }
+            let was_sent = may_land || matches!(attempt.progress, Progress::Unproven(_));
             match attempt.range {
                 Some(range) if may_land => self.writes.lose(path, range),
                 Some(range) => self.writes.release(range),
                 None => {}
             }
+            match attempt.what {
+                What::Request { engine, .. } => self.end_of_engine(attempt.disk, engine, end(was_sent), now),
+                What::Flush(flush, question) => {
+                    let (no_answer, failure) = (flushing::End::NoAnswer, Some(end(was_sent)));
+                    self.flushes.on_end((flush, question), no_answer, failure, &mut self.unit);
+                }
+                What::Identify(_) => {}
+            }
         }
-        if let Some(disk) = self.disks.get_mut(&state.disk) {
-            disk.requests.path_lost(path, error, &unsent_requests, now);
+        for (disk, attempt) in self.flushes.path_lost(path) {
+            self.end_of_engine(disk, attempt, end(false), now);
         }
         self.leaving.push(path);
         self.run(now);
@@ -132,6 +138,20 @@ impl<E: Clone> Machine<E> {
     pub fn set_follows_access(&mut self, disk: DiskId, follows: bool) {
         if let Some(disk) = self.disks.get_mut(&disk) {
             disk.requests.set_follows_access(follows);
+        }
+    }
+
+    /// An attempt of a disk's request has ended.
+    pub(super) fn end_of_engine(
+        &mut self,
+        disk: DiskId,
+        attempt: requests::AttemptId,
+        end: AttemptEnd<E>,
+        now: Instant,
+    ) {
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            disk.by_attempt.remove(&attempt);
+            disk.requests.ended(attempt, end, now);
         }
     }
 
@@ -197,6 +217,7 @@ impl<E: Clone> Machine<E> {
         is_drained
             && !self.attempts.keys().any(|key| self.is_on(key, path))
             && !self.flushes.uses(path)
+            && !self.flushes.takes(path)
             && (leads_elsewhere || !is_needed())
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::output::{Command, DiskId};
 use crate::durability::LossCount;
-use crate::flushing;
+use crate::flushing::{FlushId, Question};
 use crate::identity::Reasons;
 use crate::ids::PathId;
 use crate::ranges::RangeId;
@@ -69,8 +69,6 @@ pub(super) enum Place {
     InLine,
     /// The engine has it.
     Engine(requests::RequestId),
-    /// It is a flush.
-    Flush,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +81,8 @@ pub(super) struct Record {
     /// The end of its range, if it waits for that.
     pub(super) range_end: u64,
     pub(super) place: Place,
+    /// The losses that its disk had reported when it was submitted.
+    pub(super) seen: LossCount,
     /// When it does not wait any longer for a range in doubt.
     pub(super) deadline: Option<Instant>,
 }
@@ -91,8 +91,8 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     Request { engine: requests::AttemptId, writes: bool },
-    /// This question of the flush in progress.
-    Flush(flushing::Question),
+    /// This question of a flush.
+    Flush(FlushId, Question),
     Identify(Reasons),
 }
 

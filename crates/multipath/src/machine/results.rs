@@ -5,15 +5,14 @@ use std::time::Instant;
 use iscsi_pdu::scsi::{Sense, Status};
 use iscsi_session::TaskError;
 
-use super::flush::{Act, FlushError, Wanted};
-use super::output::{AttemptId, Command, Done, Event, Failure, Output, RequestId};
+use super::flush::Act;
+use super::output::{AttemptId, Command, DiskId, Done, Event, Output, RequestId};
 use super::record::{Attempt, Progress, What};
 use super::{Machine, flush};
 use crate::access::Access;
-use crate::flushing::{self, Terms};
+use crate::flushing::{self, FlushId};
 use crate::identity::Verdict;
 use crate::ids::PathId;
-use crate::requests::disposition::{Disposition, Facts, Scope, dispose};
 use crate::requests::end::End;
 use crate::requests::AttemptEnd;
 use crate::slab::Key;
@@ -206,19 +205,19 @@ impl<E: Clone> Machine<E> {
             }
             What::Request { .. } => self.unit.durability.accept(path, begun.epoch),
             // A flush is accepted when it has ended.
-            What::Flush(_) if record.command != Command::Flush => {
+            What::Flush(..) if record.command != Command::Flush => {
                 self.unit.durability.accept(path, begun.epoch);
             }
-            What::Flush(_) | What::Identify(_) => {}
+            What::Flush(..) | What::Identify(_) => {}
         }
         match record.what {
             What::Request { .. } => {
                 self.ended(key, record, Judged::plain(End::Good, None), now);
             }
-            What::Flush(question) => {
+            What::Flush(flush, question) => {
                 self.attempts.remove(key);
                 let end = flushing::End::Good(begun.number, &[]);
-                self.flushes.on_end(question.number, end, None, &mut self.unit);
+                self.flushes.on_end((flush, question), end, None, &mut self.unit);
             }
             What::Identify(_) => {}
         }
@@ -230,9 +229,9 @@ impl<E: Clone> Machine<E> {
             What::Request { engine, .. } => {
                 self.request_ended(key, record, engine, judged, now);
             }
-            What::Flush(question) => {
+            What::Flush(flush, question) => {
                 self.attempts.remove(key);
-                self.flush_failed(record, question, judged, now);
+                self.flush_failed(record, (flush, question), judged, now);
             }
             What::Identify(_) => self.question_failed(key, record, judged.end, now),
         }
@@ -292,111 +291,98 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// A command of the flush in progress has not ended well.
+    /// A command of a flush has not ended well.
     fn flush_failed(
         &mut self,
         record: &Attempt,
-        question: flushing::Question,
+        (flush, question): (FlushId, flushing::Question),
         judged: Judged<E>,
         now: Instant,
     ) {
-        if matches!(judged.end, End::Attention | End::Withdrawn) && self.flushes.is_sent_again() {
+        let is_again = matches!(judged.end, End::Attention | End::Withdrawn);
+        if is_again && self.flushes.is_sent_again(flush) {
             self.send(record.disk, record.path, record.what, record.command, None);
             return self.end_if_elsewhere(record.path, now);
         }
-        let goes_on = self.goes_on(record, judged.end, now);
-        let end = match (&judged.sense, judged.status) {
+        let Judged { end, access, error, may_have_executed, status, sense } = judged;
+        let failure = Some(AttemptEnd { end, access, error, may_have_executed });
+        let end = match (&sense, status) {
             (Some(sense), _) => flushing::End::Check(sense),
             (None, Some(status)) => flushing::End::Status(status),
             (None, None) => flushing::End::NoAnswer,
         };
-        let failure = Some(FlushError { error: judged.error, goes_on });
-        self.flushes.on_end(question.number, end, failure, &mut self.unit);
-    }
-
-    /// Whether a flush is worth another path, or another time.
-    fn goes_on(&self, record: &Attempt, end: End, now: Instant) -> bool {
-        let Some(disk) = self.disks.get(&record.disk) else { return false };
-        let paths = disk.requests.paths();
-        let facts = Facts {
-            is_plain: true,
-            refusals_left: true,
-            others_serve: paths.others_serve(record.path, now),
-            has_other_path: !paths.is_last(record.path),
-            ..Facts::default()
-        };
-        matches!(
-            dispose(end, Scope::Disk, &facts),
-            Disposition::Failover
-                | Disposition::Pause(_)
-                | Disposition::SetPathAside
-                | Disposition::NextPath
-        )
-    }
-
-    /// A flush has failed: it goes again, or its caller receives the error.
-    fn flush_over(&mut self, mut wanted: Wanted, failure: FlushError<E>, now: Instant) {
-        let Some(disk) = self.disks.get(&wanted.disk) else { return };
-        let Some(error) = failure.error else { return self.flushes.retry(wanted) };
-        let pause = disk.pauses.after(wanted.pauses).next();
-        let waited = now.saturating_duration_since(wanted.since).saturating_add(pause);
-        if failure.goes_on && waited <= disk.retry_timeout {
-            wanted.pauses += 1;
-            wanted.not_before = now.checked_add(pause);
-            self.flushes.retry(wanted);
-        } else if let Some(key) = wanted.request {
-            self.complete(key, Err(Failure::Flush(error)));
-        }
+        self.flushes.on_end((flush, question), end, failure, &mut self.unit);
     }
 
     /// The unit has flushed, and what that proves is known.
-    fn flushed(&mut self, wanted: &Wanted) {
-        let losses = self.unit.durability.losses();
-        if let Some(key) = wanted.request {
-            self.unit.durability.report_losses();
-            if let Some(disk) = self.disks.get_mut(&wanted.disk) {
-                disk.seen = disk.seen.max(losses);
-            }
-            let is_lost = losses > wanted.seen;
-            self.complete(key, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
+    pub(super) fn flushed(&mut self, key: Key) {
+        let Some(record) = self.requests.get(key) else { return };
+        let losses = self.unit.durability.report_losses();
+        if let Some(disk) = self.disks.get_mut(&record.disk) {
+            disk.seen = disk.seen.max(losses);
         }
+        let is_lost = losses > record.seen;
+        self.complete(key, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
     }
 
     /// Does what the flushes want done; `false` if they want nothing.
     pub(super) fn advance_flush(&mut self, now: Instant) -> bool {
-        let (disks, paths) = (&self.disks, &self.paths);
-        let pick = |unit: &Unit, disk| flush_path(unit, disks, paths, disk, now);
+        let paths = &self.paths;
         let witness = |unit: &Unit, flushing: PathId| {
             let others = paths.keys().filter(|path| **path != flushing);
             others.min_by_key(|path| unit.durability.witness_rank(**path)).copied()
         };
-        let write_cache = Some(self.unit.durability.has_cache());
-        let terms = |disk| {
-            let retry_timeout = disks.get(&disk).map(|disk| disk.retry_timeout).unwrap_or_default();
-            Terms { write_cache, retry_timeout }
-        };
-        let Some(act) = self.flushes.advance(&mut self.unit, pick, witness, terms, now) else {
+        let Some(act) = self.flushes.advance(&mut self.unit, witness, now) else {
             return false;
         };
         match act {
-            Act::Ask(disk, question) => {
+            Act::Ask(disk, flush, question) => {
                 let command = match question.command {
                     flushing::Command::SynchronizeCache => Command::Flush,
                     flushing::Command::TestUnitReady => Command::Ready,
                     flushing::Command::ModeSense => Command::ModeSense,
                 };
-                self.send(disk, question.path, What::Flush(question), command, None);
+                self.send(disk, question.path, What::Flush(flush, question), command, None);
                 self.end_if_elsewhere(question.path, now);
             }
-            Act::End(wanted, None) => self.flushed(&wanted),
-            Act::End(wanted, Some(failure)) => self.flush_over(wanted, failure, now),
+            Act::End(disk, attempt, failure) => {
+                let Judged { end, access, error, may_have_executed, .. } =
+                    Judged::plain(End::Good, None);
+                let good = AttemptEnd { end, access, error, may_have_executed };
+                self.end_of_engine(disk, attempt, failure.unwrap_or(good), now);
+            }
+            Act::Nothing => {}
         }
         true
     }
 
-    /// The flush that has its turn: its path, and whether the unit has answered it.
-    pub fn flush_in_progress(&self) -> Option<(PathId, bool)> {
-        self.flushes.in_progress()
+    /// The path that should flush for all: one that can vouch for all that was written; of those one whose requests the unit
+    /// takes, one that has received the report of the last reset already, since the unit reports to each of them, and of
+    /// those the least busy.
+    pub(super) fn flush_path(&self, disk: DiskId, now: Instant) -> Option<PathId> {
+        let selector = self.disks.get(&disk)?.requests.paths();
+        let own = self.paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());
+        let rank = |id: &PathId| {
+            let (id, access) = (*id, selector.access(*id));
+            let rank = self.unit.durability.flush_rank(id);
+            (
+                selector.is_closing(id) || selector.is_alone(id),
+                selector.is_silent(id, now),
+                !access.is_some_and(Access::serves),
+                !rank.is_witness,
+                rank.may_know_reset,
+                selector.is_held_up(id, now),
+                rank.last_reset,
+                access.map(Access::priority),
+                selector.in_flight(id),
+            )
+        };
+        own.map(|(id, _)| *id).min_by_key(rank)
+    }
+
+    /// Returns whether the unit has answered a flush that waits for what was sent before.
+    pub fn hears(&self) -> bool {
+        self.flushes.is_answered()
     }
 
     /// How many flushes have begun: each is for the writes that had been answered by then.
@@ -411,37 +397,4 @@ impl<E: Clone> Machine<E> {
             Command::Flush | Command::Ready | Command::ModeSense | Command::Identify => None,
         }
     }
-}
-
-type Disks<E> = std::collections::BTreeMap<super::DiskId, super::Disk<E>>;
-type Paths<E> = std::collections::BTreeMap<PathId, super::Path<E>>;
-
-/// The path that should flush for all: one that can vouch for all that was written; of those one whose requests the unit
-/// takes, one that has received the report of the last reset already, since the unit reports to each of them, and of those
-/// the least busy.
-fn flush_path<E: Clone>(
-    unit: &Unit,
-    disks: &Disks<E>,
-    paths: &Paths<E>,
-    disk: super::DiskId,
-    now: Instant,
-) -> Option<PathId> {
-    let selector = disks.get(&disk)?.requests.paths();
-    let own = paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());
-    let rank = |(id, _): &(&PathId, &super::Path<E>)| {
-        let (id, access) = (**id, selector.access(**id));
-        let rank = unit.durability.flush_rank(id);
-        (
-            selector.is_closing(id) || selector.is_alone(id),
-            selector.is_silent(id, now),
-            !access.is_some_and(Access::serves),
-            !rank.is_witness,
-            rank.may_know_reset,
-            selector.is_held_up(id, now),
-            rank.last_reset,
-            access.map(Access::priority),
-            selector.in_flight(id),
-        )
-    };
-    own.min_by_key(rank).map(|(id, _)| *id)
 }

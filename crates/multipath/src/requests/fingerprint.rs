@@ -33,6 +33,7 @@ impl<E: Clone> Requests<E> {
             record.attempts.iter().for_each(|id| attempt_place(*id).hash(state));
             discriminant(&record.hedge).hash(state);
             (record.attentions, record.is_short, record.timer.is_some()).hash(state);
+            record.wants_own_path.hash(state);
             record.history.as_deref().map(super::history::History::fingerprint).hash(state);
         }
         for record in attempts.iter().filter_map(|id| self.attempts.get(id.0)) {
