@@ -77,6 +77,7 @@ fn settings(rng: &mut Rng) -> Settings {
         has_unsent: true,
         attends_login: rng.below(2) == 0,
         has_time: true,
+        is_unordered: rng.below(4) == 0,
         is_ordered: false,
         budget,
         wishes,

@@ -66,6 +66,8 @@ pub struct Settings {
     pub attends_login: bool,
     /// Time passes.
     pub has_time: bool,
+    /// Statuses come in any order: a session has several connections.
+    pub is_unordered: bool,
     /// Writes are submitted in their order; only the flush may come between any two.
     pub is_ordered: bool,
     pub budget: Budget,
@@ -81,7 +83,7 @@ pub enum Action {
     Trouble { session: u8, command: u8, kind: u8 },
     Abort { session: u8, command: u8 },
     Withdraw { session: u8, command: u8 },
-    Deliver { session: u8 },
+    Deliver { session: u8, answer: u8 },
     Lose { session: u8, unsent: u8 },
     Login { session: u8 },
     Opened { session: u8 },
@@ -281,9 +283,8 @@ impl World {
                     all.push(Action::Withdraw { session, command });
                 }
             }
-            if !it.answers.is_empty() {
-                all.push(Action::Deliver { session });
-            }
+            let answers = it.answers.len().min(if self.settings.is_unordered { usize::MAX } else { 1 });
+            all.extend((0..answers as u8).map(|answer| Action::Deliver { session, answer }));
         }
     }
 
@@ -385,7 +386,7 @@ impl World {
             Action::Withdraw { session, command } => {
                 self.reply(session.into(), command.into(), Reply::Withdrawn);
             }
-            Action::Deliver { session } => self.deliver(session.into())?,
+            Action::Deliver { session, answer } => self.deliver(session.into(), answer.into())?,
             Action::Lose { session, unsent } => self.lose(session.into(), unsent.into()),
             Action::Login { session } => self.login(session.into()),
             Action::Opened { session } => self.opened(session.into()),
@@ -555,8 +556,8 @@ impl World {
         Ok(())
     }
 
-    fn deliver(&mut self, session: usize) -> Step {
-        let Some(answer) = self.target.sessions[session].answers.pop_front() else {
+    fn deliver(&mut self, session: usize, at: usize) -> Step {
+        let Some(answer) = self.target.sessions[session].answers.remove(at) else {
             return Ok(());
         };
         let (attempt, now) = (answer.attempt, self.now);
