@@ -45,14 +45,16 @@ fn settings(rng: &mut Rng) -> Settings {
     let blocks = 1 + rng.below(8) as usize;
     let mut some = |most: u32| if rng.below(2) == 0 { 0 } else { rng.up_to(most) };
     let is_known = some(3) > 0;
+    let is_unordered = some(3) > 1;
     let budget = Budget {
         losses: some(6),
         resets: some(4),
         timers: u32::MAX,
         cancels: some(4),
         troubles: some(12),
-        // Nobody can tell what is not known.
-        exchanges: if is_known { some(2) } else { 0 },
+        // What is not known cannot be told apart; and where nothing orders statuses, another unit may answer before the report
+        // that it is there.
+        exchanges: if is_known && !is_unordered { some(2) } else { 0 },
         access: some(8),
         closes: some(2),
         destages: some(8),
@@ -77,7 +79,7 @@ fn settings(rng: &mut Rng) -> Settings {
         has_unsent: true,
         attends_login: rng.below(2) == 0,
         has_time: true,
-        is_unordered: rng.below(4) == 0,
+        is_unordered,
         is_ordered: false,
         budget,
         wishes,

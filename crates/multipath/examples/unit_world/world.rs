@@ -260,7 +260,8 @@ impl World {
     pub fn is_quiet(&self) -> bool {
         let mut all = Vec::new();
         self.actions_of_target(&mut all);
-        all.is_empty() && self.all_submitted() && self.machine.poll_timeout().is_none()
+        let is_over = all.is_empty() && self.all_submitted() && !self.target.is_exchanged;
+        is_over && self.machine.poll_timeout().is_none()
     }
 
     fn actions_of_target(&self, all: &mut Vec<Action>) {

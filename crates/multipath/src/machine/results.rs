@@ -216,7 +216,9 @@ impl<E: Clone> Machine<E> {
             }
             What::Flush(flush, question) => {
                 self.attempts.remove(key);
-                let end = flushing::End::Good(begun.number, &[]);
+                // A command that was sent later may have been executed earlier, and its status may come later: where a session
+                // has several connections, nothing orders them.
+                let end = flushing::End::Good(self.unit.next_command(path), &[]);
                 self.flushes.on_end((flush, question), end, None, &mut self.unit);
             }
             What::Identify(_) => {}
