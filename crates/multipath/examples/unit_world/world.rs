@@ -1,6 +1,8 @@
 //! A machine and a target that it knows nothing of, one step at a time.
 
+#[path = "world/oracle.rs"]
 pub mod oracle;
+#[path = "world/target.rs"]
 pub mod target;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
