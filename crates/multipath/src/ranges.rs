@@ -268,6 +268,24 @@ mod tests {
         assert!(ranges.settle(id).is_empty(), "it is over");
     }
 
+    /// The request, and each attempt in flight: the last one frees the range, also where one of them was lost.
+    #[test]
+    fn a_range_is_taken_until_each_holder_has_given_it_back() {
+        let mut ranges = Ranges::default();
+        let id = ranges.try_take(&(0..8)).unwrap();
+        ranges.hold(id);
+        ranges.hold(id);
+        let (next, _) = ranges.take(4..12);
+        assert!(ranges.release(id).is_empty(), "the request is answered");
+        ranges.doubt(id);
+        assert!(ranges.release(id).is_empty(), "an attempt was lost");
+        assert!(ranges.release(id).is_empty(), "the other one has ended");
+        assert_eq!(ranges.settle(id), [next]);
+        ranges.hold(id);
+        assert_eq!(ranges.release(next), []);
+        assert!(ranges.are_free());
+    }
+
     #[test]
     fn what_is_given_back_twice_frees_nobody_else() {
         let mut ranges = Ranges::default();
