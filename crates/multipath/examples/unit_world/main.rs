@@ -4,6 +4,7 @@
 //! unit_world exhaustive [NAME ...]       all states of small worlds
 //! unit_world random [SEED [EPISODES]]    random episodes of larger worlds
 //! unit_world replay SEED                 one episode, step by step
+//! unit_world hunt                        the first world or episode in which a promise is broken
 //! ```
 #![allow(
     clippy::cast_possible_truncation,
@@ -32,9 +33,10 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("exhaustive") => exhaustive(&args[1..]),
         Some("random") => random_episodes(number(1).unwrap_or(0), number(2).unwrap_or(100_000)),
+        Some("hunt") => hunt(),
         Some("replay") => replay(number(1).unwrap_or(0)),
         _ => {
-            println!("usage: unit_world exhaustive [NAME ...] | random [SEED [EPISODES]] | replay SEED");
+            println!("usage: unit_world exhaustive [NAME ...] | random [SEED [EPISODES]] | replay SEED | hunt");
             ExitCode::FAILURE
         }
     }
@@ -100,4 +102,30 @@ fn replay(seed: u64) -> ExitCode {
     }
     println!("{why}");
     ExitCode::FAILURE
+}
+
+/// States that are searched in one of the long worlds, and random episodes, before a mutant counts as not found.
+const MAX_STATES: usize = 200_000;
+const EPISODES: u64 = 20_000;
+
+/// Prints the world, the steps, the states and the promise, as a part of a table.
+fn hunt() -> ExitCode {
+    let start = Instant::now();
+    for (name, settings) in small::quick().into_iter().chain(small::long()) {
+        let report = search::search(&Arc::new(settings), start, MAX_STATES);
+        if let Some((why, trace)) = report.violation {
+            println!("{name} | {} | {} | {why}", trace.len(), report.states);
+            return ExitCode::FAILURE;
+        }
+    }
+    for seed in 0..EPISODES {
+        if let Some((why, trace)) = random::episode(seed, start).violation {
+            let why = why.lines().next().unwrap_or_default();
+            let why = why.split(": [").next().unwrap_or_default();
+            println!("a random episode | {} | seed {seed} | {why}", trace.len());
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("not found | | |");
+    ExitCode::SUCCESS
 }

@@ -694,6 +694,7 @@ impl World {
             }
             self.carry_out(output)?;
         }
+        self.oracle.flush_begun(self.machine.flushes_begun());
         let after = self.machine.sizes();
         let (requests, attempts) = (before.0.max(after.0), before.1.max(after.1));
         if count > 4 * (requests + attempts) + 8 * self.target.sessions.len() + 8 {
@@ -787,10 +788,7 @@ impl World {
                 };
                 (work, is_hedge)
             }
-            Command::Flush => {
-                self.oracle.flush_sent(self.machine.flushes_begun());
-                (Work::Flush, false)
-            }
+            Command::Flush => (Work::Flush, false),
             Command::Ready => {
                 self.seen.witnesses += 1;
                 (Work::Ready, false)

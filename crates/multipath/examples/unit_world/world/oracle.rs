@@ -125,8 +125,8 @@ impl Oracle {
         self.flushes.push(Flush { name, disk, acceptable, reported });
     }
 
-    /// SYNCHRONIZE CACHE is sent, for the first time for this flush or again.
-    pub fn flush_sent(&mut self, number: u64) {
+    /// This number of flushes has begun.
+    pub fn flush_begun(&mut self, number: u64) {
         if number > self.begun {
             (self.begun, self.at_flush) = (number, self.answers);
         }
