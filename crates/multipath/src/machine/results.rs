@@ -86,21 +86,22 @@ impl<E: Clone> Machine<E> {
         let Progress::Sent(begun) = record.progress else { return };
         self.learn(&record, &begun, how);
         let judged = Judged::of(how, error);
-        match judged.end {
-            End::Good if matches!(record.what, What::Identify(_)) => {
-                self.question_failed(attempt.0, &record, End::NoAnswer, now);
+        let is_in_question = self.unit.identity.needs_revalidation(record.path);
+        if judged.end != End::Good {
+            self.ended(attempt.0, &record, judged, now);
+        } else if matches!(record.what, What::Identify(_)) {
+            // Its answer goes to `identified`.
+            self.question_failed(attempt.0, &record, End::NoAnswer, now);
+        } else if is_in_question {
+            if let Some(attempt) = self.attempts.get_mut(attempt.0) {
+                attempt.progress = Progress::Unproven(begun);
             }
-            End::Good if self.unit.identity.needs_revalidation(record.path) => {
-                if let Some(attempt) = self.attempts.get_mut(attempt.0) {
-                    attempt.progress = Progress::Unproven(begun);
-                }
-                if let Some(path) = self.paths.get_mut(&record.path) {
-                    path.unproven.push_back(attempt.0);
-                }
-                self.end_if_elsewhere(record.path, now);
+            if let Some(path) = self.paths.get_mut(&record.path) {
+                path.unproven.push_back(attempt.0);
             }
-            End::Good => self.good(attempt.0, &record, &begun, now),
-            _ => self.ended(attempt.0, &record, judged, now),
+            self.end_if_elsewhere(record.path, now);
+        } else {
+            self.good(attempt.0, &record, &begun, now);
         }
         self.run(now);
     }

@@ -5,6 +5,8 @@
     unreachable_pub,
     clippy::cast_possible_truncation,
     clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
     reason = "a model, of which the example uses more"
 )]
 
