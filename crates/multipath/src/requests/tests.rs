@@ -390,6 +390,30 @@ fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
     assert_eq!(world.aborted.len(), 1);
 }
 
+/// The first copy fails while the second one waits for a path: the request pauses, and takes no other place meanwhile.
+#[test]
+fn a_request_that_pauses_is_not_hedged() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    let [stuck, other] = [(); 2].map(|()| world.submit(WRITE));
+    world.pass(Duration::from_secs(20));
+    let (attempt, path) = world.only(stuck);
+    let (other_attempt, _) = world.only(other);
+    world.end(attempt, End::TimedOut);
+    world.end(other_attempt, End::Good);
+    assert!(world.attempts(stuck).is_empty(), "it pauses");
+    world.await_timer();
+    let (attempt, _) = world.only(stuck);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(stuck) && world.succeeded(other));
+    for path in [path, A, B] {
+        assert_eq!(world.requests.paths().in_flight(path), 0, "a place is kept for nothing");
+    }
+}
+
 #[test]
 fn one_of_two_copies_may_be_lost() {
     let mut world = World::new(limits(), &[A, B]);
