@@ -112,7 +112,8 @@ impl<E: Clone> Machine<E> {
 
     /// Returns whether every request and attempt has ended, and the target has finished with every write.
     pub fn is_idle(&self) -> bool {
-        let is_empty = self.requests.keys().next().is_none() && self.attempts.keys().next().is_none();
+        let is_empty =
+            self.requests.keys().next().is_none() && self.attempts.keys().next().is_none();
         is_empty && self.writes.are_none() && self.outputs.is_empty() && self.are_settled()
     }
 
@@ -204,7 +205,10 @@ impl<E: Clone> Machine<E> {
         let refusal = self.disks.get(&disk).and_then(|disk| disk.refusal.clone());
         match request {
             _ if refusal.is_some() => {
-                self.complete(key, refusal.map_or(Ok(Done::Flushed), |why| Err(Failure::Refused(why))));
+                self.complete(
+                    key,
+                    refusal.map_or(Ok(Done::Flushed), |why| Err(Failure::Refused(why))),
+                );
             }
             Request::Read(_) | Request::Other(_) | Request::Flush => self.start(key, now),
             Request::Write(range, _) => self.take_range(key, range, now),
@@ -265,8 +269,10 @@ impl<E: Clone> Machine<E> {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let engines = self.disks.values().filter_map(|disk| disk.requests.poll_timeout());
-        let lines =
-            self.requests.keys().filter_map(|key| self.requests.get(key).and_then(|it| it.deadline));
+        let lines = self
+            .requests
+            .keys()
+            .filter_map(|key| self.requests.get(key).and_then(|it| it.deadline));
         let questions = self.paths.values().filter_map(|path| path.ask_at);
         engines.chain(lines).chain(questions).chain(self.flushes.poll_timeout()).min()
     }
@@ -384,7 +390,8 @@ impl<E: Clone> Machine<E> {
                 if result.is_ok() && self.is_flush(key) {
                     return self.flushed(key);
                 }
-                let by = |id| state.by_attempt.get(&id).copied().map(|key| Done::By(AttemptId(key)));
+                let by =
+                    |id| state.by_attempt.get(&id).copied().map(|key| Done::By(AttemptId(key)));
                 let result = match result {
                     Ok(attempt) => by(attempt).ok_or(Failure::InDoubt),
                     Err(why) => Err(Failure::Request(why)),

@@ -36,14 +36,18 @@ fn main() -> ExitCode {
         Some("hunt") => hunt(),
         Some("replay") => replay(number(1).unwrap_or(0)),
         _ => {
-            println!("usage: unit_world exhaustive [NAME ...] | random [SEED [EPISODES]] | replay SEED | hunt");
+            println!(
+                "usage: unit_world exhaustive [NAME ...] | random [SEED [EPISODES]] | replay SEED | hunt"
+            );
             ExitCode::FAILURE
         }
     }
 }
 
 fn exhaustive(names: &[String]) -> ExitCode {
-    println!("| world | states | steps | depth | ends | late executions | losses reported | hedges won | witnesses | in doubt | seconds |");
+    println!(
+        "| world | states | steps | depth | ends | late executions | losses reported | hedges won | witnesses | in doubt | seconds |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let mut code = ExitCode::SUCCESS;
     for (name, settings) in small::quick().into_iter().chain(small::long()) {
@@ -53,8 +57,9 @@ fn exhaustive(names: &[String]) -> ExitCode {
         }
         let begun = Instant::now();
         let report = search::search(&Arc::new(settings), begun, usize::MAX);
-        let Seen { late_executions, losses_reported, hedges_won, witnesses, in_doubt_waits, .. } =
-            report.seen;
+        let Seen {
+            late_executions, losses_reported, hedges_won, witnesses, in_doubt_waits, ..
+        } = report.seen;
         println!(
             "| {name} | {} | {} | {} | {} | {late_executions} | {losses_reported} | {hedges_won} | {witnesses} | {in_doubt_waits} | {:.1} |",
             report.states,
@@ -84,7 +89,10 @@ fn random_episodes(first: u64, count: u64) -> ExitCode {
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{count} episodes in {seconds:.1} s, {:.0} a second: {seen:?}", count as f64 / seconds);
+    println!(
+        "{count} episodes in {seconds:.1} s, {:.0} a second: {seen:?}",
+        count as f64 / seconds
+    );
     ExitCode::SUCCESS
 }
 

@@ -80,27 +80,65 @@ pub struct Settings {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
-    Submit { wish: u8, disk: u8, prefer: u8 },
-    Execute { session: u8, command: u8 },
+    Submit {
+        wish: u8,
+        disk: u8,
+        prefer: u8,
+    },
+    Execute {
+        session: u8,
+        command: u8,
+    },
     /// The unit does not take the command, or its status is lost.
-    Trouble { session: u8, command: u8, kind: u8 },
-    Abort { session: u8, command: u8 },
-    Withdraw { session: u8, command: u8 },
-    Deliver { session: u8, answer: u8 },
-    Lose { session: u8, unsent: u8 },
-    Login { session: u8 },
-    Opened { session: u8 },
+    Trouble {
+        session: u8,
+        command: u8,
+        kind: u8,
+    },
+    Abort {
+        session: u8,
+        command: u8,
+    },
+    Withdraw {
+        session: u8,
+        command: u8,
+    },
+    Deliver {
+        session: u8,
+        answer: u8,
+    },
+    Lose {
+        session: u8,
+        unsent: u8,
+    },
+    Login {
+        session: u8,
+    },
+    Opened {
+        session: u8,
+    },
     Reset,
     Fire,
-    Cancel { request: u8 },
+    Cancel {
+        request: u8,
+    },
     Exchange,
-    Port { session: u8, state: u8 },
+    Port {
+        session: u8,
+        state: u8,
+    },
     /// The machine learns the states of all ports.
     Ports,
-    Close { session: u8 },
-    Destage { block: u8 },
+    Close {
+        session: u8,
+    },
+    Destage {
+        block: u8,
+    },
     DeferredError,
-    Pass { exponent: u8 },
+    Pass {
+        exponent: u8,
+    },
     /// All wishes may be submitted once more.
     Again,
     /// No further faults.
@@ -192,7 +230,8 @@ impl World {
             oracle.attach(*disk);
             machine.set_follows_access(*disk, settings.budget.access > 0);
             for _ in 0..settings.paths_of_each {
-                let path = machine.path_opened(*disk, facts(settings, SharedReasons::default()), start);
+                let path =
+                    machine.path_opened(*disk, facts(settings, SharedReasons::default()), start);
                 target.sessions.push(Session {
                     path: path.expect("a disk"),
                     phase: Phase::Live,
@@ -287,7 +326,8 @@ impl World {
                     all.push(Action::Withdraw { session, command });
                 }
             }
-            let answers = it.answers.len().min(if self.settings.is_unordered { usize::MAX } else { 1 });
+            let answers =
+                it.answers.len().min(if self.settings.is_unordered { usize::MAX } else { 1 });
             all.extend((0..answers as u8).map(|answer| Action::Deliver { session, answer }));
         }
     }
@@ -345,7 +385,9 @@ impl World {
             let first = at / paths * paths;
             let own = &self.target.sessions[first..first + paths];
             let has_other = own.iter().any(|other| {
-                other.path != it.path && other.phase == Phase::Live && !self.closed.contains(&other.path)
+                other.path != it.path
+                    && other.phase == Phase::Live
+                    && !self.closed.contains(&other.path)
             });
             if self.left.closes > 0 && has_other {
                 all.push(Action::Close { session });
@@ -404,7 +446,14 @@ fn facts(settings: &Settings, asked_at: SharedReasons) -> PathFacts {
 }
 
 fn spec(len: u64, writes: bool) -> RequestSpec {
-    RequestSpec { len, writes, is_plain: true, can_shorten: false, can_double: true, route: Route::Credit }
+    RequestSpec {
+        len,
+        writes,
+        is_plain: true,
+        can_shorten: false,
+        can_double: true,
+        route: Route::Credit,
+    }
 }
 
 fn limits() -> RequestLimits {

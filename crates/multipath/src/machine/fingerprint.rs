@@ -25,8 +25,7 @@ pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut imp
     });
     let path = |id: PathId| machine.paths.keys().position(|other| *other == id);
     let records: Vec<_> = attempts.iter().filter_map(|key| machine.attempts.get(*key)).collect();
-    let begun: Vec<_> =
-        records.iter().filter_map(|it| Some((it.path, *it.begun()?))).collect();
+    let begun: Vec<_> = records.iter().filter_map(|it| Some((it.path, *it.begun()?))).collect();
     machine.unit.fingerprint(&begun, &machine.flushes.epochs(), state);
     machine.writes.fingerprint(state);
     for (lost, count) in machine.writes.in_doubt() {
@@ -42,7 +41,9 @@ pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut imp
         let engine_attempts: Vec<_> = records
             .iter()
             .filter(|it| it.disk == *id)
-            .filter_map(|it| if let What::Request { engine, .. } = it.what { Some(engine) } else { None })
+            .filter_map(|it| {
+                if let What::Request { engine, .. } = it.what { Some(engine) } else { None }
+            })
             .chain(machine.flushes.attempts().filter(|(of, _)| of == id).map(|(_, it)| it))
             .collect();
         disk.requests.fingerprint(&engine_requests, &engine_attempts, path, now, state);

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use super::Machine;
 use super::output::{AttemptId, Command, DiskId, Output};
 use super::record::{Path, Progress, What};
-use super::Machine;
 use crate::access::Access;
 use crate::flushing;
 use crate::identity::SharedReasons;
@@ -28,11 +28,8 @@ impl<E: Clone> Machine<E> {
     /// A session has logged in that leads to the unit: a path of this disk. `None` if there is no such disk.
     pub fn path_opened(&mut self, disk: DiskId, facts: PathFacts, now: Instant) -> Option<PathId> {
         let state = self.disks.get_mut(&disk).filter(|disk| !disk.is_leaving)?;
-        let path = if self.has_had_path {
-            self.unit.add_path(facts.asked_at)
-        } else {
-            Unit::FIRST_PATH
-        };
+        let path =
+            if self.has_had_path { self.unit.add_path(facts.asked_at) } else { Unit::FIRST_PATH };
         self.has_had_path = true;
         self.paths.insert(path, Path::new(disk));
         if let Some(reported) = facts.reported {
@@ -67,8 +64,7 @@ impl<E: Clone> Machine<E> {
         if let Some(disk) = self.disks.get_mut(&state.disk) {
             disk.requests.remove_lost_path(path, now);
         }
-        let mut lost: Vec<_> =
-            self.attempts.keys().filter(|key| self.is_on(*key, path)).collect();
+        let mut lost: Vec<_> = self.attempts.keys().filter(|key| self.is_on(*key, path)).collect();
         lost.sort_unstable_by_key(|key| self.attempts.get(*key).map(|attempt| attempt.order));
         for key in lost {
             let Some(attempt) = self.attempts.remove(key) else { continue };
@@ -92,7 +88,9 @@ impl<E: Clone> Machine<E> {
                 None => {}
             }
             match attempt.what {
-                What::Request { engine, .. } => self.end_of_engine(attempt.disk, engine, end(was_sent), now),
+                What::Request { engine, .. } => {
+                    self.end_of_engine(attempt.disk, engine, end(was_sent), now)
+                }
                 What::Flush(flush, question) => {
                     let (no_answer, failure) = (flushing::End::NoAnswer, Some(end(was_sent)));
                     self.flushes.on_end((flush, question), no_answer, failure, &mut self.unit);

@@ -90,7 +90,10 @@ pub(super) struct Record {
 /// What an attempt is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    Request { engine: requests::AttemptId, writes: bool },
+    Request {
+        engine: requests::AttemptId,
+        writes: bool,
+    },
     /// This question of a flush.
     Flush(FlushId, Question),
     Identify(Reasons),

@@ -13,8 +13,8 @@ use crate::access::Access;
 use crate::flushing::{self, FlushId};
 use crate::identity::Verdict;
 use crate::ids::PathId;
-use crate::requests::end::End;
 use crate::requests::AttemptEnd;
+use crate::requests::end::End;
 use crate::slab::Key;
 use crate::unit::{Begun, CommandEnd, CommandFacts, Unit};
 
@@ -30,14 +30,7 @@ struct Judged<E> {
 
 impl<E> Judged<E> {
     const fn plain(end: End, error: Option<E>) -> Self {
-        Self {
-            end,
-            access: None,
-            error,
-            may_have_executed: false,
-            status: None,
-            sense: None,
-        }
+        Self { end, access: None, error, may_have_executed: false, status: None, sense: None }
     }
 
     fn of(how: CommandEnd<'_>, error: impl FnOnce() -> E) -> Self {
@@ -253,7 +246,8 @@ impl<E: Clone> Machine<E> {
         let end_of_engine = AttemptEnd { end, access, error, may_have_executed };
         disk.requests.ended(engine, end_of_engine, now);
         // The answer names the attempt, so it stays known until that is an output.
-        while let Some(output) = self.disks.get_mut(&record.disk).and_then(|it| it.requests.poll_output())
+        while let Some(output) =
+            self.disks.get_mut(&record.disk).and_then(|it| it.requests.poll_output())
         {
             self.apply(record.disk, output, now);
         }
@@ -287,7 +281,8 @@ impl<E: Clone> Machine<E> {
         path.question = None;
         path.unanswered += 1;
         // What it reports is asked about immediately, but not for ever.
-        if !matches!(end, End::Attention | End::Withdrawn) || path.unanswered > flush::MAX_ATTENTIONS
+        if !matches!(end, End::Attention | End::Withdrawn)
+            || path.unanswered > flush::MAX_ATTENTIONS
         {
             let pause = pauses.map(|pauses| pauses.after(path.unanswered).next());
             path.ask_at = pause.and_then(|pause| now.checked_add(pause));

@@ -168,6 +168,12 @@ impl PathSelector {
         self.path(id).is_some_and(|path| path.is_held_up(now))
     }
 
+    /// Returns when the first path does not come last any more.
+    pub fn hold_up_end(&self, now: Instant) -> Option<Instant> {
+        let ends = self.paths.iter().filter_map(|path| path.held_up_until);
+        ends.filter(|end| *end > now).min()
+    }
+
     /// Reserves the path that is expected to be idle first, for a request that must be alone on it.
     pub fn reserve(&mut self, now: Instant) {
         let open = self.used(now).filter(|path| !path.is_closing && !path.is_alone);

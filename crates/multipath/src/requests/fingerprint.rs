@@ -46,6 +46,6 @@ impl<E: Clone> Requests<E> {
         }
         u8::MAX.hash(state);
         self.timers.iter().for_each(|(_, id)| request_place(*id).hash(state));
-        (self.plain_losses, self.refusal.is_some()).hash(state);
+        (self.plain_losses, self.refusal.is_some(), self.hold_up_end.is_some()).hash(state);
     }
 }

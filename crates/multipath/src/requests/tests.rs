@@ -414,6 +414,25 @@ fn a_request_that_pauses_is_not_hedged() {
     }
 }
 
+/// One path answers nothing, and the unit has just refused a request over the other one. That passes by time alone.
+#[test]
+fn requests_take_a_path_again_when_it_is_not_held_up_any_more() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    let [stuck, refused, waiting] = [(); 3].map(|()| world.submit(READ));
+    let (attempt, path) = world.only(refused);
+    world.end(attempt, End::Busy);
+    world.requests.cancel(refused, world.now);
+    world.drain();
+    assert!(world.attempts(waiting).is_empty());
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.only(waiting).1, path);
+    assert_ne!(world.only(stuck).1, path);
+}
+
 #[test]
 fn one_of_two_copies_may_be_lost() {
     let mut world = World::new(limits(), &[A, B]);

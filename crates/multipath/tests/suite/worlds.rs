@@ -35,7 +35,10 @@ fn no_random_episode_breaks_a_promise() {
     for seed in 0..2000 {
         let episode = random::episode(seed, start);
         if let Some((why, trace)) = episode.violation {
-            panic!("seed {seed}: {why}, after {} steps; see `unit_world replay {seed}`", trace.len());
+            panic!(
+                "seed {seed}: {why}, after {} steps; see `unit_world replay {seed}`",
+                trace.len()
+            );
         }
         seen.add(&episode.seen);
     }

@@ -103,9 +103,9 @@ impl Oracle {
         for block in range {
             let open = &self.open;
             let record = &mut self.blocks[block];
-            record.allowed.retain(|other| {
-                *other == value || open.iter().any(|(it, _)| it == other)
-            });
+            record
+                .allowed
+                .retain(|other| *other == value || open.iter().any(|(it, _)| it == other));
             record.last_answered = value;
         }
     }

@@ -44,8 +44,7 @@ impl World {
                 self.target.sessions[at].commands.push(sent);
             }
             Output::Abort(attempt) => {
-                let mut live =
-                    self.target.sessions.iter_mut().filter(|it| it.phase == Phase::Live);
+                let mut live = self.target.sessions.iter_mut().filter(|it| it.phase == Phase::Live);
                 let found = live.find_map(|it| {
                     let is_answered = it.answers.iter().any(|answer| answer.attempt == attempt);
                     let sent = it.commands.iter_mut().find(|sent| sent.attempt == attempt);
@@ -126,7 +125,11 @@ impl World {
         Ok(())
     }
 
-    fn completed(&mut self, request: RequestId, result: &Result<Done, Failure<&'static str>>) -> Step {
+    fn completed(
+        &mut self,
+        request: RequestId,
+        result: &Result<Done, Failure<&'static str>>,
+    ) -> Step {
         let Some(at) = self.pending.iter().position(|it| it.request == request) else {
             return Err(format!("{request:?} is answered twice, or was cancelled"));
         };
@@ -141,11 +144,16 @@ impl World {
             (Wish::Write(_), Ok(Done::By(attempt))) => {
                 let is_executed = self.target.executed.get(value as usize) == Some(&true);
                 if !is_executed {
-                    return Err(format!("write {value} is answered, and the unit has never executed it"));
+                    return Err(format!(
+                        "write {value} is answered, and the unit has never executed it"
+                    ));
                 }
                 let sessions = self.target.sessions.iter();
-                let copies = sessions.flat_map(|it| &it.commands).filter(|it| it.attempt != *attempt);
-                let is_copied = |it: &Sent| matches!(&it.work, Work::Write(_, of) if *of == value) && !it.is_hedge;
+                let copies =
+                    sessions.flat_map(|it| &it.commands).filter(|it| it.attempt != *attempt);
+                let is_copied = |it: &Sent| {
+                    matches!(&it.work, Work::Write(_, of) if *of == value) && !it.is_hedge
+                };
                 self.seen.hedges_won += u64::from(copies.into_iter().any(is_copied));
                 self.oracle.write_answered(value);
             }

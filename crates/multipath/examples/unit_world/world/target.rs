@@ -138,7 +138,13 @@ impl Content {
 impl Target {
     pub fn new(blocks: usize) -> Self {
         let units = [(); 2].map(|()| Content::new(blocks));
-        Self { sessions: Vec::new(), units, is_exchanged: false, executed: vec![true], foreign: Vec::new() }
+        Self {
+            sessions: Vec::new(),
+            units,
+            is_exchanged: false,
+            executed: vec![true],
+            foreign: Vec::new(),
+        }
     }
 
     pub fn attend(&mut self, attention: Attention) {
@@ -168,8 +174,10 @@ impl Target {
         let Session { phase, commands, attentions, access, .. } = &mut self.sessions[session];
         let is_lost = *phase == Phase::Lost;
         let Sent { attempt, work, .. } = commands.remove(at);
-        let mut answer = Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
-        let serves = matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
+        let mut answer =
+            Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
+        let serves =
+            matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
         // INQUIRY is answered all the same, but it is not the only question.
         if !attentions.is_empty() {
             answer.reply = Reply::Attention(attentions.remove(0));

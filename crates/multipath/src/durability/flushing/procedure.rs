@@ -140,7 +140,8 @@ impl Procedure {
         let asked = |asked: &Asked| asked.0.map(|number| self.questions - number);
         match progress {
             Progress::Flushing(Flushing { question, ask_at, ready }) => {
-                (asked(question), ask_at.is_some(), ready.map(|it| self.questions - it)).hash(state);
+                (asked(question), ask_at.is_some(), ready.map(|it| self.questions - it))
+                    .hash(state);
             }
             Progress::AskingCache { question, refused } => {
                 (asked(question), self.questions - refused).hash(state);
