@@ -44,6 +44,7 @@ pub fn quick() -> Vec<(&'static str, Settings)> {
         ("loss", small(loss)),
         ("hedge", small(hedge)),
         ("cancel", small(Budget { cancels: 1, ..NONE })),
+        ("close", small(Budget { closes: 1, ..NONE })),
         ("loss, some unsent", Settings { has_unsent: true, ..small(loss) }),
         ("loss, reports of the login", Settings { attends_login: true, ..small(loss) }),
         ("reset, any path", Settings { prefers: true, ..small(reset) }),
