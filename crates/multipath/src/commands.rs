@@ -1,6 +1,7 @@
 //! Which commands of a path the unit has not answered yet.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 
 /// The commands of one path whose status is not known, in the order in which they were sent.
 ///
@@ -59,6 +60,16 @@ impl Commands {
                 *ended = true;
             }
         }
+    }
+
+    /// Which have ended, counted from the first that has not: what the numbers are is of no meaning.
+    pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+        (self.next - self.first, &self.ended).hash(state);
+    }
+
+    /// How far behind the first that has not ended a command is.
+    pub(crate) const fn place(&self, number: CommandNumber) -> i64 {
+        number.0.wrapping_sub(self.first).cast_signed()
     }
 
     /// No status is waited for any more of those that were sent before this one.

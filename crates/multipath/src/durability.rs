@@ -46,6 +46,8 @@ pub struct Durability {
     oldest: OldestWrites,
     paths: ByPath<Reports>,
     losses: Losses,
+    /// When the unit last reported that it could not write what it had acknowledged.
+    last_failure: Epoch,
     has_cache: bool,
 }
 
@@ -68,6 +70,7 @@ impl Durability {
             oldest: OldestWrites::default(),
             paths,
             losses: Losses::default(),
+            last_failure: Epoch::default(),
             has_cache: false,
         }
     }
@@ -127,9 +130,11 @@ impl Durability {
     }
 
     /// Some of what was written is lost: the unit has reported a failed write-back, or a flush has failed on the medium,
-    /// perhaps one of another disk.
-    pub const fn on_lost_writes(&mut self) {
+    /// perhaps one of another disk. Any write that has begun by now may be among it, also one that the flush in progress is not
+    /// for: the next flush reports that.
+    pub fn on_lost_writes(&mut self) {
         self.losses.add();
+        self.last_failure = self.next_epoch();
     }
 
     /// The unit keeps writes in a volatile cache, or does not report that it has none.
@@ -150,6 +155,14 @@ impl Durability {
     /// The number of losses that some handle has reported: where a new handle begins.
     pub const fn reported_losses(&self) -> LossCount {
         self.losses.reported()
+    }
+
+    /// The moments that it keeps, in an order that does not depend on them: by path, then the others. What they are is of no
+    /// meaning, only which is earlier.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
+        let of_paths = self.paths.iter().flat_map(Reports::epochs).map(Some);
+        let others = [self.last_failure, self.now].map(Some);
+        of_paths.chain([self.oldest.waiting, self.oldest.flushing]).chain(others)
     }
 
     /// A handle reports all losses so far.

@@ -20,6 +20,8 @@ pub use revalidation::{Reasons, SharedReasons, Verdict};
 pub use size::{RangeError, Resized, SizeQuestion};
 pub use transitions::Transitions;
 
+use std::hash::{Hash, Hasher};
+
 use crate::by_path::ByPath;
 use crate::ids::PathId;
 use medium::Medium;
@@ -196,6 +198,21 @@ impl Identity {
     /// Whether another unit may have come and gone since a command began: there were two reasons.
     pub(crate) fn may_be_two_since(&self, path: PathId, before: Before) -> bool {
         self.paths.get(path).is_some_and(|record| record.may_be_two_since(self.shared, before))
+    }
+
+    /// Hashes what decides about a path, and about a command that has begun with `before`, or a question that was asked at
+    /// these reasons. Counts are hashed as differences.
+    pub(crate) fn fingerprint(
+        &self,
+        path: PathId,
+        before: Option<Before>,
+        asked_at: Option<Reasons>,
+        state: &mut impl Hasher,
+    ) {
+        (self.is_known(), self.medium.is_in_question()).hash(state);
+        if let Some(record) = self.paths.get(path).filter(|_| self.is_known()) {
+            record.fingerprint(self.shared, before, asked_at, state);
+        }
     }
 
     /// The medium may be another one (NOT READY TO READY CHANGE). Before anything is known of the unit, it is the medium that

@@ -12,6 +12,7 @@ pub mod fencing;
 mod identity;
 mod idle_poll;
 mod ids;
+pub mod machine;
 pub mod paths;
 pub mod port_groups;
 pub mod ranges;

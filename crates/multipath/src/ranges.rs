@@ -11,6 +11,7 @@
 //! out later. It stays taken until each such session is settled; no time proves it.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 /// The ranges that are taken, and those that wait.
@@ -27,8 +28,8 @@ pub struct Ranges {
 struct Taken {
     end: u64,
     number: u64,
-    /// Whether its writer may still write there.
-    is_held: bool,
+    /// Number of those that may still write there: the request, and each attempt in flight.
+    holders: u32,
     /// Number of lost sessions that were writing there and are not settled.
     in_doubt: u32,
 }
@@ -75,11 +76,19 @@ impl Ranges {
         }
     }
 
-    /// Gives a range back, or leaves the line. A range that is in doubt stays taken.
+    /// One more may write in a range that is taken: an attempt is sent. Each holder gives the range back by itself.
+    pub fn hold(&mut self, id: RangeId) {
+        if let Some(taken) = self.taken_mut(id) {
+            taken.holders += 1;
+        }
+    }
+
+    /// A holder gives a range back, or leaves the line. The range stays taken while another one holds it, and while it is in
+    /// doubt.
     pub fn release(&mut self, id: RangeId) -> Admitted {
         if self.waiting.remove(&id.number).is_none() {
             let Some(taken) = self.taken_mut(id) else { return Vec::new() };
-            taken.is_held = false;
+            taken.holders = taken.holders.saturating_sub(1);
             self.remove_if_free(id);
         }
         self.admit()
@@ -98,6 +107,25 @@ impl Ranges {
         taken.in_doubt = taken.in_doubt.saturating_sub(1);
         self.remove_if_free(id);
         self.admit()
+    }
+
+    /// Returns whether no range is taken, and none waits.
+    pub fn are_free(&self) -> bool {
+        self.taken.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Hashes what is taken and what waits, with the number of a range replaced by its place.
+    pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+        for (start, taken) in &self.taken {
+            (start, taken.end, taken.holders, taken.in_doubt).hash(state);
+        }
+        u8::MAX.hash(state);
+        self.waiting.values().for_each(|range| range.hash(state));
+    }
+
+    /// Where a range begins, and its place in the line if it waits: a name that does not depend on its number.
+    pub(crate) fn name(&self, id: RangeId) -> (u64, Option<usize>) {
+        (id.start, self.waiting.keys().position(|number| *number == id.number))
     }
 
     /// Returns whether a part of the range is in doubt.
@@ -122,7 +150,7 @@ impl Ranges {
 
     fn insert(&mut self, id: RangeId, range: &Range<u64>) {
         debug_assert!(!range.is_empty(), "an empty range touches nothing");
-        let taken = Taken { end: range.end, number: id.number, is_held: true, in_doubt: 0 };
+        let taken = Taken { end: range.end, number: id.number, holders: 1, in_doubt: 0 };
         self.taken.insert(range.start, taken);
     }
 
@@ -141,7 +169,7 @@ impl Ranges {
     }
 
     fn remove_if_free(&mut self, id: RangeId) {
-        if self.taken_mut(id).is_some_and(|taken| !taken.is_held && taken.in_doubt == 0) {
+        if self.taken_mut(id).is_some_and(|taken| taken.holders == 0 && taken.in_doubt == 0) {
             self.taken.remove(&id.start);
         }
     }
@@ -238,6 +266,24 @@ mod tests {
         assert_eq!(ranges.settle(id), [next]);
         assert!(!ranges.is_in_doubt(&(0..32)));
         assert!(ranges.settle(id).is_empty(), "it is over");
+    }
+
+    /// The request, and each attempt in flight: the last one frees the range, also where one of them was lost.
+    #[test]
+    fn a_range_is_taken_until_each_holder_has_given_it_back() {
+        let mut ranges = Ranges::default();
+        let id = ranges.try_take(&(0..8)).unwrap();
+        ranges.hold(id);
+        ranges.hold(id);
+        let (next, _) = ranges.take(4..12);
+        assert!(ranges.release(id).is_empty(), "the request is answered");
+        ranges.doubt(id);
+        assert!(ranges.release(id).is_empty(), "an attempt was lost");
+        assert!(ranges.release(id).is_empty(), "the other one has ended");
+        assert_eq!(ranges.settle(id), [next]);
+        ranges.hold(id);
+        assert_eq!(ranges.release(next), []);
+        assert!(ranges.are_free());
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 pub mod disposition;
 pub mod end;
+mod fingerprint;
 mod hedging;
 pub mod history;
 mod outcome;
@@ -92,6 +93,8 @@ pub struct Requests<E> {
     /// Why requests are refused.
     refusal: Option<E>,
     ports: Ports,
+    /// When a path that was held up takes requests again, while requests wait.
+    hold_up_end: Option<Instant>,
 }
 
 /// What is known of the ports of the unit.
@@ -121,6 +124,7 @@ impl<E: Clone> Requests<E> {
             plain_losses: 0,
             refusal: None,
             ports: Ports::default(),
+            hold_up_end: None,
         }
     }
 
@@ -131,7 +135,8 @@ impl<E: Clone> Requests<E> {
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.hold_up_end).min()
     }
 
     /// Returns what is in flight on each path, and how good it is.
@@ -457,6 +462,12 @@ impl<E: Clone> Requests<E> {
     /// Gives paths to the requests that wait, in their order. A request that only must not take the path which has credit, or
     /// must be alone on one, does not hold up the others.
     fn dispatch(&mut self, now: Instant) {
+        self.start_all(now);
+        let waits = !self.queue.is_empty();
+        self.hold_up_end = if waits { self.selector.hold_up_end(now) } else { None };
+    }
+
+    fn start_all(&mut self, now: Instant) {
         self.selector.unreserve();
         let mut at = 0;
         while let Some(waiting) = self.queue.get(at).copied() {

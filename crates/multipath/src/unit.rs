@@ -1,6 +1,7 @@
 //! All that is known of one logical unit, over all paths to it.
 
 mod end;
+mod fingerprint;
 mod sense;
 
 pub use end::{CommandEnd, CommandFacts, Effects};
@@ -152,6 +153,12 @@ impl Unit {
         if let Some(commands) = self.commands.get_mut(path) {
             commands.end(number);
         }
+    }
+
+    /// A command went with its session, which may have executed it, and may have reported something.
+    pub fn end_with_session(&mut self, path: PathId, number: CommandNumber) {
+        self.on_hidden_report(path);
+        self.forget(path, number);
     }
 
     /// The number of the next command of a path: all that were sent so far come before it.

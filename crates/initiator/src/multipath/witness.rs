@@ -33,8 +33,12 @@ impl Paths {
         let open = state.paths.open().iter();
         let others =
             open.filter(|(other, _)| *other != id && !state.requests.paths().is_closing(*other));
-        let mut others = others.chain(state.paths.witness()).map(|(_, other)| other);
-        if !is_needed(path) || others.any(is_needed) {
+        let others = others.chain(state.paths.witness()).map(|(_, other)| other);
+        let others = others.filter(|it| it.unit.session().is_open());
+        let others: Vec<_> = others.map(|it| it.unit.state().path()).collect();
+        let unit = path.unit.state();
+        let is_needed = unit.lock().durability.needs_beside(unit.path(), others.into_iter());
+        if !is_needed || !path.unit.session().is_open() {
             return None;
         }
         state.paths.set_witness(Some((id, path.clone())))

@@ -15,6 +15,13 @@ pub struct Flush {
     oldest: Option<Epoch>,
 }
 
+impl Flush {
+    /// The moments that it keeps.
+    pub(crate) fn epochs(&self) -> [Option<Epoch>; 2] {
+        [Some(self.begun), self.oldest]
+    }
+}
+
 impl Durability {
     /// Begins a flush, over this path, of the writes that have ended. One flush is in progress at a time, of all disks with
     /// the unit: until it is answered, it is not known whether it fails.
@@ -45,8 +52,9 @@ impl Durability {
         let Some(oldest) = flush.oldest else { return };
         let vouches = |path| self.paths.get(path).is_some_and(|it| it.vouches_for(oldest));
         let is_lost = is_unknown && !witness.is_some_and(vouches);
-        if is_lost || self.last_reset(flush.path) > oldest {
-            self.on_lost_writes();
+        let is_reported = self.last_reset(flush.path).max(self.last_failure) > oldest;
+        if is_lost || is_reported {
+            self.losses.add();
         }
     }
 

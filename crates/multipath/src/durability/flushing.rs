@@ -5,8 +5,10 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use std::hash::Hasher;
 use std::time::Instant;
 
+use super::epoch::Epoch;
 use crate::PathId;
 use crate::unit::Unit;
 use procedure::Procedure;
@@ -128,6 +130,21 @@ impl Flushes {
     /// [`Unit`] until then.
     pub fn needs_path(&self, path: PathId) -> bool {
         self.procedures.iter().any(|(_, it)| it.needs_path(path))
+    }
+
+    /// Hashes how far each flush has come; `place` names paths.
+    pub(crate) fn fingerprint(
+        &self,
+        place: impl Fn(PathId) -> Option<usize>,
+        unit: &Unit,
+        state: &mut impl Hasher,
+    ) {
+        self.procedures.iter().for_each(|(_, it)| it.fingerprint(&place, unit, state));
+    }
+
+    /// The moments that the flushes keep.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
+        self.procedures.iter().flat_map(|(_, it)| it.epochs())
     }
 
     /// Whether a flush that waits may begin: no other one is unanswered, none of the same owner is in progress, and no

@@ -27,6 +27,11 @@ impl Reports {
         }
     }
 
+    /// The moments that it keeps, in a fixed order.
+    pub(super) fn epochs(&self) -> [Epoch; 4] {
+        [self.joined, self.first_accepted, self.last_reset, self.last_uncertain]
+    }
+
     pub(super) fn of_a_further(joined: Epoch) -> Self {
         Self { joined, first_accepted: Epoch::NEVER, ..Self::of_the_first() }
     }

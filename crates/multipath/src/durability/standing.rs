@@ -57,6 +57,16 @@ impl Durability {
         }
     }
 
+    /// Whether there are writes that this session can vouch for and none of the `others` can, so that a flush needs it. What the
+    /// flush in progress is for, and what was written since, are looked at apart: a younger session may vouch for the latter only.
+    pub fn needs_beside(&self, path: PathId, others: impl Iterator<Item = PathId> + Clone) -> bool {
+        let vouches = |path, oldest| self.paths.get(path).is_some_and(|it| it.knows_since(oldest));
+        let unflushed = self.oldest.waiting.into_iter().chain(self.oldest.flushing);
+        unflushed.into_iter().any(|oldest| {
+            vouches(path, oldest) && !others.clone().any(|other| vouches(other, oldest))
+        })
+    }
+
     /// Whether there are writes that this session can vouch for and no flush has.
     pub fn needs(&self, path: PathId) -> bool {
         let Some(reports) = self.paths.get(path) else { return false };

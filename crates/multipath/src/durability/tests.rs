@@ -228,6 +228,46 @@ fn what_could_not_be_written_is_lost_once() {
     assert!(flush(&mut unit, FIRST, None), "nothing is left that could be lost");
 }
 
+/// The unit reports a failed write-back, or a flush fails on the medium, while a write has ended that the flush in progress is
+/// not for: that write may be among what is lost, and the flush in progress may have been submitted before it.
+#[test]
+fn what_could_not_be_written_counts_for_the_flush_after_the_one_in_progress() {
+    for fails in [false, true] {
+        let mut unit = cached();
+        write(&mut unit, FIRST);
+        let running = unit.begin_flush(FIRST);
+        write(&mut unit, FIRST);
+        unit.on_lost_writes();
+        if fails {
+            unit.fail_flush(running);
+        } else {
+            unit.end_flush(running, None);
+        }
+        assert!(!flush(&mut unit, FIRST, None), "the second write may be lost");
+        assert!(flush(&mut unit, FIRST, None), "a loss counts once");
+        write(&mut unit, FIRST);
+        assert!(flush(&mut unit, FIRST, None), "it began after the report");
+    }
+}
+
+/// While an older session is needed for the flush in progress, a younger one can vouch for what was written since.
+#[test]
+fn a_witness_is_needed_beside_one_that_vouches_for_later_writes_only() {
+    let mut unit = cached();
+    write(&mut unit, FIRST);
+    unit.join(SECOND);
+    let others = || [SECOND].into_iter();
+    assert!(unit.needs_beside(FIRST, others()));
+    let running = unit.begin_flush(SECOND);
+    write(&mut unit, SECOND);
+    assert!(unit.needs(SECOND) && unit.needs_beside(FIRST, others()));
+    unit.end_flush(running, Some(FIRST));
+    assert!(!unit.needs_beside(FIRST, others()), "both can vouch for the second write");
+    unit.on_uncertain_end(SECOND);
+    assert!(unit.needs_beside(FIRST, others()), "the other one may have missed a report");
+    assert!(!unit.needs_beside(SECOND, [FIRST].into_iter()));
+}
+
 #[test]
 fn a_new_handle_begins_with_the_losses_that_some_handle_has_reported() {
     let mut unit = cached();

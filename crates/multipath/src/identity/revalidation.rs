@@ -1,5 +1,7 @@
 //! The reasons to ask a unit again which one it is, over one path, and what has resolved them.
 
+use std::hash::{Hash, Hasher};
+
 /// What is known of one path.
 ///
 /// Reasons are counted, since some come while the unit is being asked: an answer resolves those that there were when the
@@ -90,6 +92,21 @@ impl Revalidation {
 
     pub(super) const fn before(&self) -> Before {
         Before { resolved: self.resolved, given_up: self.given_up }
+    }
+
+    pub(super) fn fingerprint(
+        &self,
+        shared: SharedReasons,
+        before: Option<Before>,
+        asked_at: Option<Reasons>,
+        state: &mut impl Hasher,
+    ) {
+        let reasons = self.reasons(shared).0;
+        (reasons.wrapping_sub(self.resolved), self.verdict.is_some()).hash(state);
+        if let Some(before) = before {
+            (reasons.wrapping_sub(before.resolved), self.given_up - before.given_up).hash(state);
+        }
+        asked_at.map(|asked_at| reasons.wrapping_sub(asked_at.0)).hash(state);
     }
 
     /// All commands that were given up count as one reason: otherwise a command that takes long would never end where many

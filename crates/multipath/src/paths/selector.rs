@@ -4,6 +4,7 @@
 //! this runs in virtual time.
 
 use std::cmp::Reverse;
+use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use iscsi_rate::Rate;
@@ -167,6 +168,12 @@ impl PathSelector {
         self.path(id).is_some_and(|path| path.is_held_up(now))
     }
 
+    /// Returns when the first path does not come last any more.
+    pub fn hold_up_end(&self, now: Instant) -> Option<Instant> {
+        let ends = self.paths.iter().filter_map(|path| path.held_up_until);
+        ends.filter(|end| *end > now).min()
+    }
+
     /// Reserves the path that is expected to be idle first, for a request that must be alone on it.
     pub fn reserve(&mut self, now: Instant) {
         let open = self.used(now).filter(|path| !path.is_closing && !path.is_alone);
@@ -303,6 +310,15 @@ impl PathSelector {
     /// Returns the bytes in flight on a path.
     pub fn in_flight(&self, id: PathId) -> u64 {
         self.path(id).map_or(0, |path| path.bytes_in_flight)
+    }
+
+    /// Hashes what is in flight on each path and what decides about it, without what was measured.
+    pub(crate) fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
+        for path in &self.paths {
+            let decides = (path.is_closing, path.is_alone, path.access, path.is_held_up(now));
+            (path.requests, path.bytes_in_flight, path.credit, decides).hash(state);
+        }
+        self.reserved.and_then(|id| self.paths.iter().position(|path| path.id == id)).hash(state);
     }
 
     fn path(&self, id: PathId) -> Option<&PathState> {

@@ -75,6 +75,16 @@ impl<E> Default for History<E> {
 }
 
 impl<E> History<E> {
+    /// What decides about another attempt, without times.
+    pub(crate) const fn fingerprint(&self) -> (bool, Option<u32>, [u32; 4]) {
+        let held = match &self.held {
+            Some(held) => Some(held.pauses),
+            None => None,
+        };
+        let Suspicion { losses, alone, .. } = self.suspicion;
+        (self.executed.is_some(), held, [self.losses, losses, alone, self.refusals])
+    }
+
     /// Whether the request must be alone on its path.
     pub const fn is_suspect(&self) -> bool {
         self.suspicion.losses >= SUSPECT

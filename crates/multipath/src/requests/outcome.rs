@@ -159,6 +159,8 @@ impl<E: Clone> Requests<E> {
         now: Instant,
     ) {
         let RequestLimits { retry_timeout, aborted_timeout, pauses, .. } = self.limits;
+        // A second copy that waits for a path would take one during the pause, beside the place that the request keeps.
+        self.drop_hedge(request);
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let Some(error) = end.error else { return };
         let limit = match limit {

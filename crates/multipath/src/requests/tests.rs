@@ -392,6 +392,49 @@ fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
     assert_eq!(world.aborted.len(), 1);
 }
 
+/// The first copy fails while the second one waits for a path: the request pauses, and takes no other place meanwhile.
+#[test]
+fn a_request_that_pauses_is_not_hedged() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    let [stuck, other] = [(); 2].map(|()| world.submit(WRITE));
+    world.pass(Duration::from_secs(20));
+    let (attempt, path) = world.only(stuck);
+    let (other_attempt, _) = world.only(other);
+    world.end(attempt, End::TimedOut);
+    world.end(other_attempt, End::Good);
+    assert!(world.attempts(stuck).is_empty(), "it pauses");
+    world.await_timer();
+    let (attempt, _) = world.only(stuck);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(stuck) && world.succeeded(other));
+    for path in [path, A, B] {
+        assert_eq!(world.requests.paths().in_flight(path), 0, "a place is kept for nothing");
+    }
+}
+
+/// One path answers nothing, and the unit has just refused a request over the other one. That passes by time alone.
+#[test]
+fn requests_take_a_path_again_when_it_is_not_held_up_any_more() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    let [stuck, refused, waiting] = [(); 3].map(|()| world.submit(READ));
+    let (attempt, path) = world.only(refused);
+    world.end(attempt, End::Busy);
+    world.requests.cancel(refused, world.now);
+    world.drain();
+    assert!(world.attempts(waiting).is_empty());
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.only(waiting).1, path);
+    assert_ne!(world.only(stuck).1, path);
+}
+
 #[test]
 fn one_of_two_copies_may_be_lost() {
     let mut world = World::new(limits(), &[A, B]);

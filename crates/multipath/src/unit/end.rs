@@ -154,7 +154,7 @@ impl Unit {
     }
 
     /// The unit may have reported something that did not arrive, and does not repeat it.
-    fn on_hidden_report(&mut self, path: PathId) {
+    pub(super) fn on_hidden_report(&mut self, path: PathId) {
         self.durability.on_uncertain_end(path);
         self.identity.add_attention();
     }

@@ -1,11 +1,13 @@
 //! One flush: what it asks the unit, and what follows from each answer.
 
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
 use iscsi_pdu::scsi::{AdditionalSense, ModeParameters, Sense, SenseKey};
 
 use super::step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
-use crate::durability::{Durability, Flush};
+use crate::durability::{Durability, Epoch, Flush};
 use crate::unit::{Unit, is_write_failure};
 use crate::{CommandNumber, PathId};
 
@@ -117,6 +119,42 @@ impl Procedure {
     pub(super) fn needs_path(&self, path: PathId) -> bool {
         let Stage::InProgress(_, progress) = &self.stage else { return false };
         path == self.path || progress.witness() == Some(path)
+    }
+
+    pub(super) fn epochs(&self) -> [Option<Epoch>; 2] {
+        match &self.stage {
+            Stage::InProgress(flush, _) => flush.epochs(),
+            Stage::Waiting | Stage::Done(_) => [None; 2],
+        }
+    }
+
+    pub(super) fn fingerprint(
+        &self,
+        place: impl Fn(PathId) -> Option<usize>,
+        unit: &Unit,
+        state: &mut impl Hasher,
+    ) {
+        (self.owner, place(self.path), discriminant(&self.stage)).hash(state);
+        let Stage::InProgress(_, progress) = &self.stage else { return };
+        discriminant(progress).hash(state);
+        let asked = |asked: &Asked| asked.0.map(|number| self.questions - number);
+        match progress {
+            Progress::Flushing(Flushing { question, ask_at, ready }) => {
+                (asked(question), ask_at.is_some(), ready.map(|it| self.questions - it))
+                    .hash(state);
+            }
+            Progress::AskingCache { question, refused } => {
+                (asked(question), self.questions - refused).hash(state);
+            }
+            Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => {
+                let Hearing { path, number, is_limited, .. } = *hearing;
+                (place(path), unit.place(path, number), is_limited).hash(state);
+            }
+            Progress::ChoosingWitness { is_asked } => is_asked.hash(state),
+            Progress::AskingWitness { witness, question } => {
+                (place(*witness), asked(question)).hash(state);
+            }
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

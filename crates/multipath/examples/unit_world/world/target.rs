@@ -1,0 +1,231 @@
+//! A target with one unit behind a number: sessions, commands in any order, a volatile cache, resets, another unit.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use iscsi_multipath::PathId;
+use iscsi_multipath::machine::AttemptId;
+use iscsi_pdu::scsi::AccessState;
+
+/// What a block holds: the number of the write, or 0.
+pub type Value = u32;
+
+/// What a command does at the unit.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Work {
+    Write(Range<usize>, Value),
+    Read(Range<usize>),
+    Flush,
+    Ready,
+    Identify,
+}
+
+/// A command that was sent and has not been executed.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub attempt: AttemptId,
+    pub work: Work,
+    pub is_hedge: bool,
+    pub is_aborted: bool,
+    /// It may still be unsent.
+    pub may_be_withdrawn: bool,
+}
+
+/// A unit attention.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Attention {
+    Reset,
+    /// Another unit is there, or the first one again.
+    Exchanged,
+    /// A write that was acknowledged could not be written back.
+    DeferredError,
+}
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Reply {
+    Good,
+    /// The questions are answered: whether it is the known unit.
+    Unit(bool),
+    Attention(Attention),
+    Busy,
+    BecomingReady,
+    Port(AccessState),
+    AbortedCommand,
+    TaskAborted,
+    MediumError,
+    /// By the wish of this side.
+    Aborted,
+    TimedOut,
+    Withdrawn,
+}
+
+/// An answer on its way.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub attempt: AttemptId,
+    pub reply: Reply,
+    pub work: Work,
+    pub data: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Phase {
+    /// A path.
+    Live,
+    /// Lost; the target may still execute what it was sent.
+    Lost,
+    /// A login has ended the session before this one, of which nothing was heard yet.
+    LoggedIn,
+    /// Logged out.
+    Gone,
+}
+
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The path, or the one that is lost.
+    pub path: PathId,
+    pub phase: Phase,
+    pub attentions: Vec<Attention>,
+    pub commands: Vec<Sent>,
+    pub answers: VecDeque<Answer>,
+    pub access: AccessState,
+}
+
+/// The content of one unit.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Content {
+    pub medium: Vec<Value>,
+    pub cache: Vec<Option<Value>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub sessions: Vec<Session>,
+    /// The known unit, and another one.
+    pub units: [Content; 2],
+    pub is_exchanged: bool,
+    /// Which writes the known unit has executed, by their numbers.
+    pub executed: Vec<bool>,
+    /// Attempts that the other unit has executed.
+    pub foreign: Vec<AttemptId>,
+}
+
+impl Content {
+    pub fn new(blocks: usize) -> Self {
+        Self { medium: vec![0; blocks], cache: vec![None; blocks] }
+    }
+
+    pub fn read(&self, range: Range<usize>) -> Vec<Value> {
+        range.map(|block| self.cache[block].unwrap_or(self.medium[block])).collect()
+    }
+
+    /// Brings one block, or all, onto the medium.
+    pub fn destage(&mut self, blocks: Range<usize>) {
+        for block in blocks {
+            if let Some(value) = self.cache[block].take() {
+                self.medium[block] = value;
+            }
+        }
+    }
+
+    fn lose_cache(&mut self) {
+        self.cache.fill(None);
+    }
+}
+
+impl Target {
+    pub fn new(blocks: usize) -> Self {
+        let units = [(); 2].map(|()| Content::new(blocks));
+        Self {
+            sessions: Vec::new(),
+            units,
+            is_exchanged: false,
+            executed: vec![true],
+            foreign: Vec::new(),
+        }
+    }
+
+    pub fn attend(&mut self, attention: Attention) {
+        for session in &mut self.sessions {
+            if session.phase != Phase::Lost && session.phase != Phase::Gone {
+                // A unit need not report the same condition twice.
+                if !session.attentions.contains(&attention) {
+                    session.attentions.push(attention);
+                }
+            }
+        }
+    }
+
+    /// What was acknowledged could not be written. The unit cannot tell which session has written it, and reports it to each.
+    pub fn defer_error(&mut self) {
+        self.units[0].lose_cache();
+        self.attend(Attention::DeferredError);
+    }
+
+    pub fn reset(&mut self) {
+        self.units.iter_mut().for_each(Content::lose_cache);
+        self.attend(Attention::Reset);
+    }
+
+    /// Executes a command of a session, if the unit takes it.
+    pub fn execute(&mut self, session: usize, at: usize) -> (Answer, bool) {
+        let Session { phase, commands, attentions, access, .. } = &mut self.sessions[session];
+        let is_lost = *phase == Phase::Lost;
+        let Sent { attempt, work, .. } = commands.remove(at);
+        let mut answer =
+            Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
+        let serves =
+            matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
+        // INQUIRY is answered all the same, but it is not the only question.
+        if !attentions.is_empty() {
+            answer.reply = Reply::Attention(attentions.remove(0));
+            return (answer, false);
+        }
+        if !serves && matches!(work, Work::Write(..) | Work::Read(_) | Work::Flush | Work::Ready) {
+            answer.reply = Reply::Port(*access);
+            return (answer, false);
+        }
+        let which = usize::from(self.is_exchanged);
+        let unit = &mut self.units[which];
+        if which == 1 {
+            self.foreign.push(attempt);
+        }
+        match work {
+            Work::Write(range, value) => {
+                range.for_each(|block| unit.cache[block] = Some(value));
+                let place = value as usize;
+                if which == 0 {
+                    self.executed.resize(self.executed.len().max(place + 1), false);
+                    self.executed[place] = true;
+                }
+            }
+            Work::Read(range) => answer.data = unit.read(range),
+            Work::Flush => unit.destage(0..unit.medium.len()),
+            Work::Ready => {}
+            Work::Identify => answer.reply = Reply::Unit(which == 0),
+        }
+        let is_answered = !is_lost;
+        (answer, is_answered)
+    }
+
+    /// Hashes the target; `age` names an attempt that has not ended.
+    pub fn fingerprint(&self, age: impl Fn(AttemptId) -> Option<usize>, state: &mut impl Hasher) {
+        for session in &self.sessions {
+            (session.phase, &session.attentions, session.access).hash(state);
+            // Paths have ever greater numbers; of a lost one the writes in doubt are named by it.
+            (session.phase == Phase::Lost || session.phase == Phase::LoggedIn).hash(state);
+            for sent in &session.commands {
+                (age(sent.attempt), &sent.work, sent.is_aborted, sent.may_be_withdrawn).hash(state);
+            }
+            u8::MAX.hash(state);
+            for answer in &session.answers {
+                (age(answer.attempt), answer.reply, &answer.work, &answer.data).hash(state);
+            }
+            u8::MAX.hash(state);
+        }
+        (&self.units, self.is_exchanged, &self.executed).hash(state);
+        self.foreign.iter().filter_map(|it| age(*it)).for_each(|age| age.hash(state));
+    }
+}

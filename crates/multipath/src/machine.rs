@@ -1,0 +1,518 @@
+//! One logical unit as a whole: its owners together, the requests of its disks, and their attempts.
+//!
+//! A call passes through the owners in one order, which is what this machine adds to them:
+//!
+//! - A write takes its range before anything else. The request and each of its attempts hold the range, an attempt until the
+//!   unit has ended it. A lost session leaves its writes in doubt until [`settled`](Machine::settled) proves that they
+//!   cannot land any more.
+//! - The end of an attempt is judged once: first what it says of the unit, then whether the known unit has executed it, then
+//!   what it means for durability, and last what follows for the request. So a write is unflushed before its caller has the
+//!   answer.
+//! - An attempt that is unknown, has ended before, or was lost with its path ends at one gate, the first line of
+//!   [`completed`](Machine::completed). [`path_lost`](Machine::path_lost) is the only route of a loss.
+//! - Nothing but the questions which unit it is goes over a path while the unit may be another one, and GOOD does not count
+//!   meanwhile.
+//! - One flush is in progress at a time, of all disks.
+//!
+//! After any call that takes `&mut self`, drain [`poll_output`](Machine::poll_output), carry the outputs out in their order, and
+//! call [`handle_timeout`](Machine::handle_timeout) at [`poll_timeout`](Machine::poll_timeout). One call gives at most as many
+//! outputs as there are requests and attempts, and a few for each path.
+
+mod fingerprint;
+mod flush;
+mod output;
+mod paths;
+mod record;
+mod results;
+mod writes;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hasher;
+use std::ops::Range;
+use std::time::Instant;
+
+pub use paths::PathFacts;
+
+pub use output::{AttemptId, Command, DiskId, Done, Event, Failure, Output, RequestId};
+
+use crate::durability::LossCount;
+use crate::flushing::Terms;
+use crate::ids::PathId;
+use crate::requests::{self, AttemptEnd, RequestLimits, RequestSpec, Requests, Route};
+use crate::slab::{Key, Slab};
+use crate::unit::Unit;
+use flush::Flushes;
+use record::{Attempt, Disk, Path, Place, Progress, Record, What};
+use writes::Writes;
+
+/// What a caller wants of a disk.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Reads blocks.
+    Read(RequestSpec),
+    /// Changes the bytes of a range, which is not empty.
+    Write(Range<u64>, RequestSpec),
+    /// Brings all that was written onto the medium.
+    Flush,
+    /// Any other command that may be repeated. It touches no blocks.
+    Other(RequestSpec),
+}
+
+/// All that is known of one logical unit, of the paths to it, and of the requests to it. `E` is the error of a command.
+#[derive(Clone, Debug)]
+pub struct Machine<E> {
+    unit: Unit,
+    writes: Writes,
+    disks: BTreeMap<DiskId, Disk<E>>,
+    paths: BTreeMap<PathId, Path<E>>,
+    requests: Slab<Record>,
+    attempts: Slab<Attempt>,
+    flushes: Flushes<E>,
+    /// Lost paths that the flush in progress still judges by.
+    leaving: Vec<PathId>,
+    outputs: VecDeque<Output<E>>,
+    next_disk: u32,
+    next_order: u64,
+    has_had_path: bool,
+}
+
+impl<E: Clone> Machine<E> {
+    /// A unit of which nothing is known, without paths.
+    pub fn new() -> Self {
+        Self {
+            unit: Unit::new(),
+            writes: Writes::default(),
+            disks: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            requests: Slab::default(),
+            attempts: Slab::default(),
+            flushes: Flushes::default(),
+            leaving: Vec::new(),
+            outputs: VecDeque::new(),
+            next_disk: 0,
+            next_order: 0,
+            has_had_path: false,
+        }
+    }
+
+    /// Returns what is to be done next.
+    pub fn poll_output(&mut self) -> Option<Output<E>> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns what is known of the unit: what is unflushed, and which unit it is.
+    pub const fn unit(&self) -> &Unit {
+        &self.unit
+    }
+
+    /// Changes what is known of the unit: it has a cache, or has reported what it is.
+    pub const fn unit_mut(&mut self) -> &mut Unit {
+        &mut self.unit
+    }
+
+    /// Returns whether every request and attempt has ended, and the target has finished with every write.
+    pub fn is_idle(&self) -> bool {
+        let is_empty =
+            self.requests.keys().next().is_none() && self.attempts.keys().next().is_none();
+        is_empty && self.writes.are_none() && self.outputs.is_empty() && self.are_settled()
+    }
+
+    /// Returns whether no lost session may still write something.
+    pub fn are_settled(&self) -> bool {
+        self.writes.are_settled()
+    }
+
+    /// Returns the numbers of requests and of attempts that have not ended.
+    pub fn sizes(&self) -> (usize, usize) {
+        (self.requests.keys().count(), self.attempts.keys().count())
+    }
+
+    /// Returns how many of the attempts over the same path are older than this one; `None` if it has ended.
+    pub fn age(&self, attempt: AttemptId) -> Option<usize> {
+        let Attempt { order, path, .. } = *self.attempts.get(attempt.0)?;
+        let all = self.attempts.keys().filter_map(|key| self.attempts.get(key));
+        Some(all.filter(|other| other.path == path && other.order < order).count())
+    }
+
+    /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
+    /// follows have the same hash, so that a search over states can tell which it has seen.
+    pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
+        fingerprint::hash(self, now, state);
+    }
+
+    /// Adds a disk. It reports the losses that no disk has reported yet.
+    pub fn attach(&mut self, limits: RequestLimits) -> DiskId {
+        let id = DiskId(self.next_disk);
+        self.next_disk += 1;
+        let disk = Disk {
+            seen: self.unit.durability.reported_losses(),
+            retry_timeout: limits.retry_timeout,
+            pauses: limits.pauses,
+            requests: Requests::new(limits),
+            by_request: BTreeMap::new(),
+            by_attempt: BTreeMap::new(),
+            refusal: None,
+            is_leaving: false,
+        };
+        self.disks.insert(id, disk);
+        id
+    }
+
+    /// Removes a disk: its requests end for this reason, its paths are closed, and the disk is gone with the last of them.
+    pub fn detach(&mut self, disk: DiskId, why: &E, now: Instant) {
+        self.refuse(disk, why, now);
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            disk.is_leaving = true;
+        }
+        let paths = self.paths.iter().filter(|(_, path)| path.disk == disk);
+        let paths: Vec<_> = paths.map(|(id, _)| *id).collect();
+        for path in paths {
+            if let Some(disk) = self.disks.get_mut(&disk) {
+                disk.requests.close_path(path);
+            }
+        }
+        self.run(now);
+    }
+
+    /// Refuses requests of a disk, for this reason: those that wait, and those that come until a path is opened. Attempts in
+    /// flight go on.
+    pub fn refuse(&mut self, disk: DiskId, why: &E, now: Instant) {
+        let Some(state) = self.disks.get_mut(&disk) else { return };
+        state.refusal = Some(why.clone());
+        state.requests.refuse(why, now);
+        let waits = |key: &Key| {
+            let record = self.requests.get(*key);
+            record.is_some_and(|it| it.disk == disk && it.place == Place::InLine)
+        };
+        let refused: Vec<_> = self.requests.keys().filter(waits).collect();
+        for key in refused {
+            self.complete(key, Err(Failure::Refused(why.clone())));
+        }
+        self.run(now);
+    }
+
+    /// Submits a request.
+    pub fn submit(&mut self, disk: DiskId, request: Request, now: Instant) -> RequestId {
+        let order = self.next_order();
+        let spec = match request {
+            Request::Read(spec) | Request::Write(_, spec) | Request::Other(spec) => spec,
+            Request::Flush => NOTHING,
+        };
+        let (range, range_end, place, deadline) = (None, 0, Place::InLine, None);
+        let seen = self.disks.get(&disk).map_or_else(LossCount::default, |disk| disk.seen);
+        let record = Record { order, disk, spec, range, range_end, place, seen, deadline };
+        let key = self.requests.insert(record);
+        let refusal = self.disks.get(&disk).and_then(|disk| disk.refusal.clone());
+        match request {
+            _ if refusal.is_some() => {
+                self.complete(
+                    key,
+                    refusal.map_or(Ok(Done::Flushed), |why| Err(Failure::Refused(why))),
+                );
+            }
+            Request::Read(_) | Request::Other(_) | Request::Flush => self.start(key, now),
+            Request::Write(range, _) => self.take_range(key, range, now),
+        }
+        self.run(now);
+        RequestId(key)
+    }
+
+    /// The caller has lost interest in a request: what was not sent is not sent, and what was sent is aborted. A range stays
+    /// taken until the attempts there have ended.
+    pub fn cancel(&mut self, request: RequestId, now: Instant) {
+        let Some(record) = self.requests.remove(request.0) else { return };
+        if let (Place::Engine(id), Some(disk)) = (record.place, self.disks.get_mut(&record.disk)) {
+            disk.by_request.remove(&id);
+            disk.requests.cancel(id, now);
+        }
+        if let Some(range) = record.range {
+            self.writes.release(range);
+        }
+        self.run(now);
+    }
+
+    /// The request has waited for its class, and may take a path.
+    pub fn charged(&mut self, request: RequestId, now: Instant) {
+        self.with_engine(request, |engine, id| engine.charged(id, now));
+        self.run(now);
+    }
+
+    /// The memory for a second copy of a read is reserved, or is not free.
+    pub fn reserved(&mut self, request: RequestId, is_reserved: bool, now: Instant) {
+        self.with_engine(request, |engine, id| engine.reserved(id, is_reserved, now));
+        self.run(now);
+    }
+
+    fn with_engine_of_disk(&mut self, disk: DiskId, change: impl FnOnce(&mut Requests<E>)) {
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            change(&mut disk.requests);
+        }
+    }
+
+    fn is_flush(&self, key: Key) -> bool {
+        self.requests.get(key).is_some_and(|record| record.spec.route == Route::Vouching)
+    }
+
+    fn with_engine(
+        &mut self,
+        request: RequestId,
+        change: impl FnOnce(&mut Requests<E>, requests::RequestId),
+    ) {
+        if let Some(record) = self.requests.get(request.0)
+            && let Place::Engine(id) = record.place
+            && let Some(disk) = self.disks.get_mut(&record.disk)
+        {
+            change(&mut disk.requests, id);
+        }
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let engines = self.disks.values().filter_map(|disk| disk.requests.poll_timeout());
+        let lines = self
+            .requests
+            .keys()
+            .filter_map(|key| self.requests.get(key).and_then(|it| it.deadline));
+        let questions = self.paths.values().filter_map(|path| path.ask_at);
+        engines.chain(lines).chain(questions).chain(self.flushes.poll_timeout()).min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for disk in self.disks.values_mut() {
+            if disk.requests.poll_timeout().is_some_and(|at| at <= now) {
+                disk.requests.handle_timeout(now);
+            }
+        }
+        for path in self.paths.values_mut() {
+            path.ask_at = path.ask_at.filter(|at| *at > now);
+        }
+        let is_due = |key: &Key| {
+            self.requests.get(*key).and_then(|it| it.deadline).is_some_and(|at| at <= now)
+        };
+        let due: Vec<_> = self.requests.keys().filter(is_due).collect();
+        for key in due {
+            self.range_is_late(key, now);
+        }
+        self.run(now);
+    }
+
+    /// The request has waited for its range for as long as it may.
+    fn range_is_late(&mut self, key: Key, now: Instant) {
+        let Some(record) = self.requests.get_mut(key) else { return };
+        let patience = self.disks.get(&record.disk).map(|disk| disk.retry_timeout);
+        record.deadline = patience.and_then(|patience| now.checked_add(patience));
+        let start = record.range.map_or(0, |id| self.writes.name(id).0);
+        // A range that is only held will be free when its holder has ended.
+        if self.writes.is_in_doubt(&(start..record.range_end)) {
+            self.complete(key, Err(Failure::InDoubt));
+        }
+    }
+
+    fn take_range(&mut self, key: Key, range: Range<u64>, now: Instant) {
+        let (id, is_taken) = self.writes.take(range.clone(), key);
+        let Some(record) = self.requests.get_mut(key) else { return };
+        (record.range, record.range_end) = (Some(id), range.end);
+        if is_taken {
+            self.start(key, now);
+        } else {
+            let patience = self.disks.get(&record.disk).map(|disk| disk.retry_timeout);
+            record.deadline = patience.and_then(|patience| now.checked_add(patience));
+        }
+    }
+
+    /// The request may take a path.
+    fn start(&mut self, key: Key, now: Instant) {
+        let Some(record) = self.requests.get_mut(key) else { return };
+        let Some(disk) = self.disks.get_mut(&record.disk) else { return };
+        let id = disk.requests.submit(record.spec, now);
+        disk.by_request.insert(id, key);
+        (record.place, record.deadline) = (Place::Engine(id), None);
+    }
+
+    /// A request has ended.
+    fn complete(&mut self, key: Key, result: Result<Done, Failure<E>>) {
+        let Some(record) = self.requests.remove(key) else { return };
+        if let (Place::Engine(id), Some(disk)) = (record.place, self.disks.get_mut(&record.disk)) {
+            disk.by_request.remove(&id);
+        }
+        self.outputs.push_back(Output::Completed { request: RequestId(key), result });
+        if let Some(range) = record.range {
+            self.writes.release(range);
+        }
+    }
+
+    fn next_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order
+    }
+
+    /// Does what follows from an input, until nothing follows any more.
+    fn run(&mut self, now: Instant) {
+        loop {
+            if let Some(key) = self.writes.pop_admitted() {
+                self.start(key, now);
+            } else if let Some((disk, output)) = self.next_engine_output() {
+                self.apply(disk, output, now);
+            } else if !self.ask_which_unit() && !self.advance_flush(now) {
+                break;
+            }
+        }
+        self.log_out();
+    }
+
+    fn next_engine_output(&mut self) -> Option<(DiskId, requests::Output<E>)> {
+        self.disks.iter_mut().find_map(|(id, disk)| Some((*id, disk.requests.poll_output()?)))
+    }
+
+    /// Does what the requests of a disk want done.
+    fn apply(&mut self, disk: DiskId, output: requests::Output<E>, now: Instant) {
+        let Some(state) = self.disks.get(&disk) else { return };
+        let named = |request| state.by_request.get(&request).copied().map(RequestId);
+        let output = match output {
+            requests::Output::Send { request, attempt, path, is_short, is_hedge } => {
+                let Some(request) = named(request) else { return };
+                let command = Command::Request { request, is_short, is_hedge };
+                return self.send_request(disk, path, attempt, command, now);
+            }
+            requests::Output::Abort { attempt, .. } => return self.abort(disk, attempt, now),
+            requests::Output::Prepare(request) => {
+                return self.with_engine_of_disk(disk, |it| it.prepared(request, false, now));
+            }
+            requests::Output::Choose(request) => {
+                let path = self.flush_path(disk, now);
+                return self.with_engine_of_disk(disk, |it| {
+                    path.into_iter().for_each(|path| it.choose(request, path, now));
+                });
+            }
+            requests::Output::Completed { request, result, .. } => {
+                let Some(RequestId(key)) = named(request) else { return };
+                if result.is_ok() && self.is_flush(key) {
+                    return self.flushed(key);
+                }
+                let by =
+                    |id| state.by_attempt.get(&id).copied().map(|key| Done::By(AttemptId(key)));
+                let result = match result {
+                    Ok(attempt) => by(attempt).ok_or(Failure::InDoubt),
+                    Err(why) => Err(Failure::Request(why)),
+                };
+                return self.complete(key, result);
+            }
+            requests::Output::Charge { request, len } => {
+                named(request).map(|request| Output::Charge { request, len })
+            }
+            requests::Output::Reserve { request, len, waits } => {
+                named(request).map(|request| Output::Reserve { request, len, waits })
+            }
+            requests::Output::Unreserve(request) => named(request).map(Output::Unreserve),
+            requests::Output::Report(request, report) => {
+                named(request).map(|request| Output::Event(Event::Report(request, report)))
+            }
+            requests::Output::Retried(path) => Some(Output::Event(Event::Retried(path))),
+            requests::Output::PortRefused(path, access) => {
+                Some(Output::Event(Event::PortRefused(path, access)))
+            }
+            requests::Output::PortNeeded => Some(Output::Event(Event::PortNeeded(disk))),
+            requests::Output::PathSetAside(path, why) => {
+                Some(Output::Event(Event::PathSetAside(path, why)))
+            }
+            // What is closed is looked for at the end of each call.
+            requests::Output::PathDrained(_) => None,
+        };
+        self.outputs.extend(output);
+    }
+
+    /// Makes an attempt of a request.
+    fn send_request(
+        &mut self,
+        disk: DiskId,
+        path: PathId,
+        engine: requests::AttemptId,
+        command: Command,
+        now: Instant,
+    ) {
+        let Command::Request { request, .. } = command else { return };
+        let Some(record) = self.requests.get(request.0).copied() else { return };
+        if record.spec.route == Route::Vouching {
+            let retry_timeout = self.disks.get(&disk).map(|disk| disk.retry_timeout);
+            let retry_timeout = retry_timeout.unwrap_or_default();
+            let write_cache = Some(self.unit.durability.has_cache());
+            let terms = Terms { write_cache, retry_timeout };
+            return self.flushes.start((disk, engine), path, terms, &mut self.unit);
+        }
+        if let Some(range) = record.range {
+            self.writes.hold(range);
+        }
+        let what = What::Request { engine, writes: record.spec.writes };
+        let key = self.send(disk, path, what, command, record.range);
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            disk.by_attempt.insert(engine, key);
+        }
+        self.end_if_elsewhere(path, now);
+    }
+
+    /// Makes an attempt, and sends it unless the unit has to be recognized first.
+    fn send(
+        &mut self,
+        disk: DiskId,
+        path: PathId,
+        what: What,
+        command: Command,
+        range: Option<crate::ranges::RangeId>,
+    ) -> Key {
+        let order = self.next_order();
+        let progress = Progress::Held;
+        let key =
+            self.attempts.insert(Attempt { order, disk, path, what, command, progress, range });
+        let is_question = matches!(what, What::Identify(_));
+        if !is_question && self.unit.identity.needs_revalidation(path) {
+            if let Some(path) = self.paths.get_mut(&path) {
+                path.held.push_back(key);
+            }
+        } else {
+            self.begin(key);
+        }
+        key
+    }
+
+    /// Begins a command and sends it.
+    fn begin(&mut self, key: Key) {
+        let Some(attempt) = self.attempts.get_mut(key) else { return };
+        attempt.progress = Progress::Sent(self.unit.begin(attempt.path));
+        let (path, command) = (attempt.path, attempt.command);
+        self.outputs.push_back(Output::Send { attempt: AttemptId(key), path, command });
+    }
+
+    /// Aborts an attempt that the engine does not need any more.
+    fn abort(&mut self, disk: DiskId, engine: requests::AttemptId, now: Instant) {
+        if self.flushes.cancel(disk, engine) {
+            return self.end_of_engine(disk, engine, AttemptEnd::GIVEN_UP, now);
+        }
+        let state = self.disks.get(&disk);
+        let Some(key) = state.and_then(|disk| disk.by_attempt.get(&engine).copied()) else {
+            return;
+        };
+        match self.attempts.get(key).map(|attempt| attempt.progress) {
+            Some(Progress::Sent(_)) => self.outputs.push_back(Output::Abort(AttemptId(key))),
+            // Nothing of it is at the unit.
+            Some(Progress::Held | Progress::Unproven(_)) => self.withdraw(key, now),
+            None => {}
+        }
+    }
+}
+
+impl<E: Clone> Default for Machine<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A flush moves nothing.
+const NOTHING: RequestSpec = RequestSpec {
+    len: 0,
+    writes: false,
+    is_plain: true,
+    can_shorten: false,
+    can_double: false,
+    route: Route::Vouching,
+};

@@ -1,0 +1,221 @@
+//! The paths of the disks: opened, asked, closed, lost, and what a lost one leaves behind.
+
+use std::time::Instant;
+
+use super::Machine;
+use super::output::{AttemptId, Command, DiskId, Output};
+use super::record::{Path, Progress, What};
+use crate::access::Access;
+use crate::flushing;
+use crate::identity::SharedReasons;
+use crate::ids::PathId;
+use crate::paths::Credit;
+use crate::requests::{self, AttemptEnd, end::End};
+use crate::unit::{Reported, Unit};
+
+/// What is known of a session that has logged in and leads to the unit.
+#[derive(Clone, Copy, Debug)]
+pub struct PathFacts {
+    /// What may be in flight there.
+    pub credit: Credit,
+    /// The reasons that there had been when the unit was asked over the session which one it is.
+    pub asked_at: SharedReasons,
+    /// What the unit has reported meanwhile.
+    pub reported: Option<Reported>,
+}
+
+impl<E: Clone> Machine<E> {
+    /// A session has logged in that leads to the unit: a path of this disk. `None` if there is no such disk.
+    pub fn path_opened(&mut self, disk: DiskId, facts: PathFacts, now: Instant) -> Option<PathId> {
+        let state = self.disks.get_mut(&disk).filter(|disk| !disk.is_leaving)?;
+        let path =
+            if self.has_had_path { self.unit.add_path(facts.asked_at) } else { Unit::FIRST_PATH };
+        self.has_had_path = true;
+        self.paths.insert(path, Path::new(disk));
+        if let Some(reported) = facts.reported {
+            self.unit.merge(path, reported);
+        }
+        state.refusal = None;
+        state.requests.add_path(path, facts.credit, now);
+        self.run(now);
+        Some(path)
+    }
+
+    /// No path of a disk could be opened, and none will be: its requests are refused, for this reason.
+    pub fn open_failed(&mut self, disk: DiskId, why: &E, now: Instant) {
+        let has_path = self.paths.values().any(|path| path.disk == disk);
+        if !has_path {
+            self.refuse(disk, why, now);
+        }
+    }
+
+    /// A path was lost, with all attempts in flight there. `unsent` are those whose commands were not sent; the other ones may
+    /// still be executed, and their ranges are in doubt until [`settled`](Self::settled).
+    ///
+    /// A path that is lost already changes nothing.
+    pub fn path_lost(&mut self, path: PathId, error: &E, unsent: &[AttemptId], now: Instant) {
+        let Some(state) = self.paths.remove(&path) else { return };
+        let end = |may_have_executed| AttemptEnd {
+            end: End::SessionLost,
+            access: None,
+            error: Some(error.clone()),
+            may_have_executed,
+        };
+        if let Some(disk) = self.disks.get_mut(&state.disk) {
+            disk.requests.remove_lost_path(path, now);
+        }
+        let mut lost: Vec<_> = self.attempts.keys().filter(|key| self.is_on(*key, path)).collect();
+        lost.sort_unstable_by_key(|key| self.attempts.get(*key).map(|attempt| attempt.order));
+        for key in lost {
+            let Some(attempt) = self.attempts.remove(key) else { continue };
+            let may_land = match attempt.progress {
+                Progress::Held => false,
+                Progress::Sent(begun) if unsent.contains(&AttemptId(key)) => {
+                    self.unit.forget(path, begun.number);
+                    false
+                }
+                Progress::Sent(begun) => {
+                    self.unit.end_with_session(path, begun.number);
+                    true
+                }
+                // The unit has ended it.
+                Progress::Unproven(_) => false,
+            };
+            let was_sent = may_land || matches!(attempt.progress, Progress::Unproven(_));
+            match attempt.range {
+                Some(range) if may_land => self.writes.lose(path, range),
+                Some(range) => self.writes.release(range),
+                None => {}
+            }
+            match attempt.what {
+                What::Request { engine, .. } => {
+                    self.end_of_engine(attempt.disk, engine, end(was_sent), now)
+                }
+                What::Flush(flush, question) => {
+                    let (no_answer, failure) = (flushing::End::NoAnswer, Some(end(was_sent)));
+                    self.flushes.on_end((flush, question), no_answer, failure, &mut self.unit);
+                }
+                What::Identify(_) => {}
+            }
+        }
+        for (disk, attempt) in self.flushes.path_lost(path) {
+            self.end_of_engine(disk, attempt, end(false), now);
+        }
+        self.leaving.push(path);
+        self.run(now);
+    }
+
+    /// It is proved that the target will not execute anything any more that was sent over a lost path.
+    pub fn settled(&mut self, path: PathId, now: Instant) {
+        self.writes.settle(path);
+        self.run(now);
+    }
+
+    /// Closes a path: it takes nothing more. [`Output::LogOut`] follows when nothing is in flight there, and no other path can
+    /// vouch for what was written.
+    pub fn close_path(&mut self, path: PathId, now: Instant) {
+        self.with_engine_of(path, |engine| engine.close_path(path));
+        self.run(now);
+    }
+
+    /// Sets the access states of the ports of paths.
+    pub fn set_access(&mut self, all: &[(PathId, Access)], now: Instant) {
+        for (path, access) in all {
+            self.with_engine_of(*path, |engine| engine.set_access([(*path, *access)], now));
+        }
+        self.run(now);
+    }
+
+    /// Sets what may be in flight on a path.
+    pub fn set_credit(&mut self, path: PathId, credit: Credit, now: Instant) {
+        self.with_engine_of(path, |engine| engine.set_credit(path, credit, now));
+        self.run(now);
+    }
+
+    /// Says whether the unit reports the states of its port groups.
+    pub fn set_follows_access(&mut self, disk: DiskId, follows: bool) {
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            disk.requests.set_follows_access(follows);
+        }
+    }
+
+    /// An attempt of a disk's request has ended.
+    pub(super) fn end_of_engine(
+        &mut self,
+        disk: DiskId,
+        attempt: requests::AttemptId,
+        end: AttemptEnd<E>,
+        now: Instant,
+    ) {
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            disk.by_attempt.remove(&attempt);
+            disk.requests.ended(attempt, end, now);
+        }
+    }
+
+    fn with_engine_of(&mut self, path: PathId, change: impl FnOnce(&mut requests::Requests<E>)) {
+        let disk = self.paths.get(&path).map(|path| path.disk);
+        if let Some(disk) = disk.and_then(|disk| self.disks.get_mut(&disk)) {
+            change(&mut disk.requests);
+        }
+    }
+
+    fn is_on(&self, key: crate::slab::Key, path: PathId) -> bool {
+        self.attempts.get(key).is_some_and(|attempt| attempt.path == path)
+    }
+
+    /// Asks over each path where that is due which unit it is. Returns whether a question was sent.
+    pub(super) fn ask_which_unit(&mut self) -> bool {
+        let unit = &self.unit;
+        let is_due = |(id, path): &(&PathId, &Path<E>)| {
+            let is_free = path.question.is_none() && path.ask_at.is_none();
+            is_free && path.verdict.is_none() && unit.identity.needs_revalidation(**id)
+        };
+        let Some((id, path)) = self.paths.iter().find(is_due) else { return false };
+        let (id, disk) = (*id, path.disk);
+        let what = What::Identify(self.unit.identity.reasons(id));
+        let key = self.send(disk, id, what, Command::Identify, None);
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.question = Some(key);
+        }
+        true
+    }
+
+    /// Logs closed paths out that have nothing left to do, forgets lost paths that no flush judges by, and disks that have
+    /// left.
+    pub(super) fn log_out(&mut self) {
+        let flushes = &self.flushes;
+        let (stays, gone): (Vec<_>, Vec<_>) =
+            self.leaving.drain(..).partition(|path| flushes.uses(*path));
+        self.leaving = stays;
+        gone.into_iter().for_each(|path| self.unit.remove_path(path));
+        // One after the other: of two that vouch for the same, one stays.
+        while let Some(path) = self.paths.keys().copied().find(|path| self.is_over(*path)) {
+            self.with_engine_of(path, |engine| engine.remove_path(path));
+            self.paths.remove(&path);
+            self.unit.remove_path(path);
+            self.outputs.push_back(Output::LogOut(path));
+        }
+        let (paths, attempts) = (&self.paths, &self.attempts);
+        self.disks.retain(|id, disk| {
+            let has_path = paths.values().any(|path| path.disk == *id);
+            let of_disk = |key| attempts.get(key).is_some_and(|attempt| attempt.disk == *id);
+            !disk.is_leaving || has_path || attempts.keys().any(of_disk)
+        });
+    }
+
+    /// Whether a path is closed, has nothing in flight, and need not vouch for anything.
+    fn is_over(&self, path: PathId) -> bool {
+        let engine = self.paths.get(&path).and_then(|state| self.disks.get(&state.disk));
+        let selector = engine.map(|disk| disk.requests.paths());
+        let is_drained = selector.is_some_and(|it| it.is_closing(path) && it.in_flight(path) == 0);
+        let leads_elsewhere = self.paths.get(&path).is_some_and(|it| it.verdict.is_some());
+        let others = self.paths.keys().copied().filter(|other| *other != path);
+        let is_needed = || self.unit.durability.needs_beside(path, others.clone());
+        is_drained
+            && !self.attempts.keys().any(|key| self.is_on(key, path))
+            && !self.flushes.uses(path)
+            && !self.flushes.takes(path)
+            && (leads_elsewhere || !is_needed())
+    }
+}

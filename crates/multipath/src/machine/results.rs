@@ -1,0 +1,398 @@
+//! The ends of commands: what each says of the unit, and what follows for what it was sent for.
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::{Sense, Status};
+use iscsi_session::TaskError;
+
+use super::flush::Act;
+use super::output::{AttemptId, Command, DiskId, Done, Event, Output, RequestId};
+use super::record::{Attempt, Progress, What};
+use super::{Machine, flush};
+use crate::access::Access;
+use crate::flushing::{self, FlushId};
+use crate::identity::Verdict;
+use crate::ids::PathId;
+use crate::requests::AttemptEnd;
+use crate::requests::end::End;
+use crate::slab::Key;
+use crate::unit::{Begun, CommandEnd, CommandFacts, Unit};
+
+/// The end of an attempt, as far as it matters for what it was sent for.
+struct Judged<E> {
+    end: End,
+    access: Option<Access>,
+    error: Option<E>,
+    may_have_executed: bool,
+    status: Option<Status>,
+    sense: Option<Sense>,
+}
+
+impl<E> Judged<E> {
+    const fn plain(end: End, error: Option<E>) -> Self {
+        Self { end, access: None, error, may_have_executed: false, status: None, sense: None }
+    }
+
+    fn of(how: CommandEnd<'_>, error: impl FnOnce() -> E) -> Self {
+        let (status, sense) = match how {
+            CommandEnd::Status(status, sense) => (status, sense),
+            CommandEnd::Error(why) => {
+                let plain = Self::plain(End::of_failure(why), Some(error()));
+                return Self { may_have_executed: may_have_executed(why), ..plain };
+            }
+        };
+        let end = End::of(status, sense);
+        if end == End::Good {
+            return Self::plain(end, None);
+        }
+        let is_check = status == Status::CHECK_CONDITION;
+        let sense = if is_check { Sense::decode(sense).ok() } else { None };
+        let of_port = |sense| Access::of_refusal(sense).or_else(|| Access::suspected(sense));
+        let access = sense.as_ref().and_then(of_port);
+        Self { access, status: Some(status), sense, ..Self::plain(end, Some(error())) }
+    }
+}
+
+/// Whether a command without a status may have been executed.
+const fn may_have_executed(why: &TaskError) -> bool {
+    matches!(
+        why,
+        TaskError::Aborted
+            | TaskError::TimedOut
+            | TaskError::TargetFailure(_)
+            | TaskError::Session { sent: true, .. }
+            | TaskError::ConnectionLost { sent: true, .. }
+    )
+}
+
+impl<E: Clone> Machine<E> {
+    /// An attempt has ended. One that is unknown, has ended before, or was lost with its path changes nothing. `error` makes
+    /// the error of a failed command.
+    pub fn completed(
+        &mut self,
+        attempt: AttemptId,
+        how: CommandEnd<'_>,
+        error: impl FnOnce() -> E,
+        now: Instant,
+    ) {
+        let Some(record) = self.attempts.get(attempt.0).copied() else { return };
+        let Progress::Sent(begun) = record.progress else { return };
+        self.learn(&record, &begun, how);
+        let judged = Judged::of(how, error);
+        let is_in_question = self.unit.identity.needs_revalidation(record.path);
+        if judged.end != End::Good {
+            self.ended(attempt.0, &record, judged, now);
+        } else if matches!(record.what, What::Identify(_)) {
+            // Its answer goes to `identified`.
+            self.question_failed(attempt.0, &record, End::NoAnswer, now);
+        } else if is_in_question {
+            if let Some(attempt) = self.attempts.get_mut(attempt.0) {
+                attempt.progress = Progress::Unproven(begun);
+            }
+            if let Some(path) = self.paths.get_mut(&record.path) {
+                path.unproven.push_back(attempt.0);
+            }
+            self.end_if_elsewhere(record.path, now);
+        } else {
+            self.good(attempt.0, &record, &begun, now);
+        }
+        self.run(now);
+    }
+
+    /// The questions of an attempt are answered: it is the known unit, or the path leads to another one, for good.
+    pub fn identified(
+        &mut self,
+        attempt: AttemptId,
+        verdict: Result<(), (Verdict, E)>,
+        now: Instant,
+    ) {
+        let Some(record) = self.attempts.get(attempt.0).copied() else { return };
+        let (Progress::Sent(begun), What::Identify(asked_at)) = (record.progress, record.what)
+        else {
+            return;
+        };
+        self.learn(&record, &begun, CommandEnd::Status(Status::GOOD, &[]));
+        self.attempts.remove(attempt.0);
+        if let Some(path) = self.paths.get_mut(&record.path) {
+            (path.question, path.unanswered) = (None, 0);
+        }
+        match verdict {
+            Ok(()) => self.recognized(record.path, asked_at, now),
+            Err((verdict, why)) => {
+                if let Some(path) = self.paths.get_mut(&record.path) {
+                    path.verdict = Some(why);
+                }
+                self.unit.identity.on_another_unit(record.path, verdict);
+                self.end_if_elsewhere(record.path, now);
+            }
+        }
+        self.run(now);
+    }
+
+    /// Takes in what the end of a command says of the unit.
+    fn learn(&mut self, record: &Attempt, begun: &Begun, how: CommandEnd<'_>) {
+        let synchronizes_cache = record.command == Command::Flush;
+        let facts = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
+        let effects = self.unit.end(record.path, facts, how);
+        if let Some(attention) = effects.attention {
+            self.outputs.push_back(Output::Event(Event::Attention(record.path, attention)));
+        }
+        if effects.has_failed_flush {
+            self.outputs.push_back(Output::Event(Event::FlushFailed(record.path)));
+        }
+        if effects.may_be_another_unit && self.unit.identity.needs_revalidation(record.path) {
+            self.outputs.push_back(Output::Withdraw(record.path));
+        }
+    }
+
+    /// The unit was recognized over a path, where it was asked at these reasons.
+    fn recognized(&mut self, path: PathId, asked_at: crate::Reasons, now: Instant) {
+        self.unit.identity.on_revalidated(path, asked_at);
+        if self.unit.identity.needs_revalidation(path) {
+            return;
+        }
+        let Some(state) = self.paths.get_mut(&path) else { return };
+        let (held, unproven) =
+            (std::mem::take(&mut state.held), std::mem::take(&mut state.unproven));
+        for key in held {
+            // A read may have been answered over another path meanwhile.
+            let request = self.request_of(AttemptId(key));
+            if request.is_none_or(|request| self.requests.get(request.0).is_some()) {
+                self.begin(key);
+            } else {
+                self.withdraw(key, now);
+            }
+        }
+        for key in unproven {
+            let Some(record) = self.attempts.get(key).copied() else { continue };
+            if let Progress::Unproven(begun) = record.progress {
+                self.good(key, &record, &begun, now);
+            }
+        }
+    }
+
+    /// Ends what is held and what is not proven over a path that leads to another unit.
+    pub(super) fn end_if_elsewhere(&mut self, path: PathId, now: Instant) {
+        let Some(state) = self.paths.get_mut(&path) else { return };
+        let Some(why) = state.verdict.clone() else { return };
+        let held = std::mem::take(&mut state.held);
+        let all = held.into_iter().chain(std::mem::take(&mut state.unproven));
+        for key in all.collect::<Vec<_>>() {
+            let Some(record) = self.attempts.get(key).copied() else { continue };
+            self.ended(key, &record, Judged::plain(End::OtherUnit, Some(why.clone())), now);
+        }
+    }
+
+    /// A command has ended with GOOD, and no reason is left to ask which unit has executed it.
+    fn good(&mut self, key: Key, record: &Attempt, begun: &Begun, now: Instant) {
+        let path = record.path;
+        if !self.unit.is_of_known_unit(path, begun) {
+            // Another unit may have come and gone.
+            return self.ended(key, record, Judged::plain(End::Withdrawn, None), now);
+        }
+        // Of a write that was answered by another copy, or that nobody waits for any more, nothing new has to be flushed.
+        let request = self.request_of(AttemptId(key));
+        let is_wanted = request.is_some_and(|request| self.requests.get(request.0).is_some());
+        match record.what {
+            What::Request { writes: true, .. } if is_wanted => {
+                self.unit.durability.on_write(path, begun.epoch);
+            }
+            What::Request { .. } => self.unit.durability.accept(path, begun.epoch),
+            // A flush is accepted when it has ended.
+            What::Flush(..) if record.command != Command::Flush => {
+                self.unit.durability.accept(path, begun.epoch);
+            }
+            What::Flush(..) | What::Identify(_) => {}
+        }
+        match record.what {
+            What::Request { .. } => {
+                self.ended(key, record, Judged::plain(End::Good, None), now);
+            }
+            What::Flush(flush, question) => {
+                self.attempts.remove(key);
+                // A command that was sent later may have been executed earlier, and its status may come later: where a session
+                // has several connections, nothing orders them.
+                let end = flushing::End::Good(self.unit.next_command(path), &[]);
+                self.flushes.on_end((flush, question), end, None, &mut self.unit);
+            }
+            What::Identify(_) => {}
+        }
+    }
+
+    /// An attempt has ended, and what that says of the unit is known.
+    fn ended(&mut self, key: Key, record: &Attempt, judged: Judged<E>, now: Instant) {
+        match record.what {
+            What::Request { engine, .. } => {
+                self.request_ended(key, record, engine, judged, now);
+            }
+            What::Flush(flush, question) => {
+                self.attempts.remove(key);
+                self.flush_failed(record, (flush, question), judged, now);
+            }
+            What::Identify(_) => self.question_failed(key, record, judged.end, now),
+        }
+    }
+
+    fn request_ended(
+        &mut self,
+        key: Key,
+        record: &Attempt,
+        engine: crate::requests::AttemptId,
+        judged: Judged<E>,
+        now: Instant,
+    ) {
+        let Judged { end, access, error, may_have_executed, .. } = judged;
+        let Some(disk) = self.disks.get_mut(&record.disk) else { return };
+        let end_of_engine = AttemptEnd { end, access, error, may_have_executed };
+        disk.requests.ended(engine, end_of_engine, now);
+        // The answer names the attempt, so it stays known until that is an output.
+        while let Some(output) =
+            self.disks.get_mut(&record.disk).and_then(|it| it.requests.poll_output())
+        {
+            self.apply(record.disk, output, now);
+        }
+        self.attempts.remove(key);
+        if let Some(disk) = self.disks.get_mut(&record.disk) {
+            disk.by_attempt.remove(&engine);
+        }
+        if let Some(range) = record.range {
+            if end == End::SessionLost && may_have_executed {
+                self.writes.lose(record.path, range);
+            } else {
+                self.writes.release(range);
+            }
+        }
+    }
+
+    /// An attempt that the engine does not need any more has nothing at the unit.
+    pub(super) fn withdraw(&mut self, key: Key, now: Instant) {
+        let Some(record) = self.attempts.get(key).copied() else { return };
+        if let Some(path) = self.paths.get_mut(&record.path) {
+            path.held.retain(|other| *other != key);
+            path.unproven.retain(|other| *other != key);
+        }
+        self.ended(key, &record, Judged::plain(End::Withdrawn, None), now);
+    }
+
+    fn question_failed(&mut self, key: Key, record: &Attempt, end: End, now: Instant) {
+        self.attempts.remove(key);
+        let pauses = self.disks.get(&record.disk).map(|disk| disk.pauses);
+        let Some(path) = self.paths.get_mut(&record.path) else { return };
+        path.question = None;
+        path.unanswered += 1;
+        // What it reports is asked about immediately, but not for ever.
+        if !matches!(end, End::Attention | End::Withdrawn)
+            || path.unanswered > flush::MAX_ATTENTIONS
+        {
+            let pause = pauses.map(|pauses| pauses.after(path.unanswered).next());
+            path.ask_at = pause.and_then(|pause| now.checked_add(pause));
+        }
+    }
+
+    /// A command of a flush has not ended well.
+    fn flush_failed(
+        &mut self,
+        record: &Attempt,
+        (flush, question): (FlushId, flushing::Question),
+        judged: Judged<E>,
+        now: Instant,
+    ) {
+        let is_again = matches!(judged.end, End::Attention | End::Withdrawn);
+        if is_again && self.flushes.is_sent_again(flush) {
+            self.send(record.disk, record.path, record.what, record.command, None);
+            return self.end_if_elsewhere(record.path, now);
+        }
+        let Judged { end, access, error, may_have_executed, status, sense } = judged;
+        let failure = Some(AttemptEnd { end, access, error, may_have_executed });
+        let end = match (&sense, status) {
+            (Some(sense), _) => flushing::End::Check(sense),
+            (None, Some(status)) => flushing::End::Status(status),
+            (None, None) => flushing::End::NoAnswer,
+        };
+        self.flushes.on_end((flush, question), end, failure, &mut self.unit);
+    }
+
+    /// The unit has flushed, and what that proves is known.
+    pub(super) fn flushed(&mut self, key: Key) {
+        let Some(record) = self.requests.get(key) else { return };
+        let losses = self.unit.durability.report_losses();
+        if let Some(disk) = self.disks.get_mut(&record.disk) {
+            disk.seen = disk.seen.max(losses);
+        }
+        let is_lost = losses > record.seen;
+        self.complete(key, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
+    }
+
+    /// Does what the flushes want done; `false` if they want nothing.
+    pub(super) fn advance_flush(&mut self, now: Instant) -> bool {
+        let paths = &self.paths;
+        let witness = |unit: &Unit, flushing: PathId| {
+            let others = paths.keys().filter(|path| **path != flushing);
+            others.min_by_key(|path| unit.durability.witness_rank(**path)).copied()
+        };
+        let Some(act) = self.flushes.advance(&mut self.unit, witness, now) else {
+            return false;
+        };
+        match act {
+            Act::Ask(disk, flush, question) => {
+                let command = match question.command {
+                    flushing::Command::SynchronizeCache => Command::Flush,
+                    flushing::Command::TestUnitReady => Command::Ready,
+                    flushing::Command::ModeSense => Command::ModeSense,
+                };
+                self.send(disk, question.path, What::Flush(flush, question), command, None);
+                self.end_if_elsewhere(question.path, now);
+            }
+            Act::End(disk, attempt, failure) => {
+                let Judged { end, access, error, may_have_executed, .. } =
+                    Judged::plain(End::Good, None);
+                let good = AttemptEnd { end, access, error, may_have_executed };
+                self.end_of_engine(disk, attempt, failure.unwrap_or(good), now);
+            }
+            Act::Nothing => {}
+        }
+        true
+    }
+
+    /// The path that should flush for all: one that can vouch for all that was written; of those one whose requests the unit
+    /// takes, one that has received the report of the last reset already, since the unit reports to each of them, and of
+    /// those the least busy.
+    pub(super) fn flush_path(&self, disk: DiskId, now: Instant) -> Option<PathId> {
+        let selector = self.disks.get(&disk)?.requests.paths();
+        let own = self.paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());
+        let rank = |id: &PathId| {
+            let (id, access) = (*id, selector.access(*id));
+            let rank = self.unit.durability.flush_rank(id);
+            (
+                selector.is_closing(id) || selector.is_alone(id),
+                selector.is_silent(id, now),
+                !access.is_some_and(Access::serves),
+                !rank.is_witness,
+                rank.may_know_reset,
+                selector.is_held_up(id, now),
+                rank.last_reset,
+                access.map(Access::priority),
+                selector.in_flight(id),
+            )
+        };
+        own.map(|(id, _)| *id).min_by_key(rank)
+    }
+
+    /// Returns whether the unit has answered a flush that waits for what was sent before.
+    pub fn hears(&self) -> bool {
+        self.flushes.is_answered()
+    }
+
+    /// How many flushes have begun: each is for the writes that had been answered by then.
+    pub const fn flushes_begun(&self) -> u64 {
+        self.flushes.begun()
+    }
+
+    /// The request of an attempt, if it has one.
+    pub fn request_of(&self, attempt: AttemptId) -> Option<RequestId> {
+        match self.attempts.get(attempt.0)?.command {
+            Command::Request { request, .. } => Some(request),
+            Command::Flush | Command::Ready | Command::ModeSense | Command::Identify => None,
+        }
+    }
+}

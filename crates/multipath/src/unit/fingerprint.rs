@@ -1,0 +1,43 @@
+//! A canonical form of what is known of a unit, for an exhaustive search over states.
+
+use std::hash::{Hash, Hasher};
+
+use super::{Begun, Unit};
+use crate::commands::CommandNumber;
+use crate::durability::Epoch;
+use crate::ids::PathId;
+
+impl Unit {
+    /// How far behind the first command of a path that has not ended one is.
+    pub(crate) fn place(&self, path: PathId, number: CommandNumber) -> Option<i64> {
+        self.commands.get(path).map(|commands| commands.place(number))
+    }
+
+    /// Hashes what decides about what follows, as far as this owner knows it. Moments, numbers of commands and counts are
+    /// replaced by their order, or by differences: two states in which the same follows have the same hash, whenever they came
+    /// about.
+    ///
+    /// `begun` are the commands in flight, `kept` moments that a flush has kept.
+    pub(crate) fn fingerprint(
+        &self,
+        begun: &[(PathId, Begun)],
+        kept: &[Option<Epoch>],
+        state: &mut impl Hasher,
+    ) {
+        let in_flight = begun.iter().map(|(_, begun)| Some(begun.epoch));
+        let epochs: Vec<_> =
+            self.durability.epochs().chain(in_flight).chain(kept.iter().copied()).collect();
+        let mut order = epochs.clone();
+        order.push(Some(Epoch::NEVER));
+        order.sort_unstable();
+        order.dedup();
+        order.len().hash(state);
+        epochs.iter().for_each(|epoch| order.binary_search(epoch).hash(state));
+        self.durability.has_cache().hash(state);
+        self.commands.iter().for_each(|commands| commands.fingerprint(state));
+        for (path, begun) in begun {
+            self.commands.get(*path).map(|commands| commands.place(begun.number)).hash(state);
+            self.identity.fingerprint(*path, Some(begun.before), None, state);
+        }
+    }
+}
