@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::{TARGET, Watched, initiator, let_pass, pattern, soon, until};
+use crate::support::{
+    TARGET, Watched, initiator, let_pass, notes_of, pattern, shown, soon, unit_change, until,
+};
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_initiator::{Disk, DiskEvent, ErrorKind, Options, Sessions};
 use iscsi_pdu::scsi::{AccessState as State, SetTargetPortGroups};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -165,11 +167,11 @@ async fn states_that_change_are_followed_at_once() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
     let disk = array.open(2).await;
     settle_on(&array, &disk, 0).await;
-    let mut changes = disk.changes();
+    let mut changes = disk.events();
     array.groups.set_state(2, AccessState::ActiveOptimized);
     array.groups.set_state(1, AccessState::ActiveNonOptimized);
     settle_on(&array, &disk, 1).await;
-    assert_eq!(soon(changes.next()).await, Some(UnitChange::AccessStates));
+    assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&DiskEvent::AccessStatesChanged)));
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
         for (good, bad) in [(0, 1), (1, 0)] {
             array.groups.set_state(good as u16 + 1, AccessState::ActiveNonOptimized);
@@ -195,7 +197,10 @@ async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
             let disk = disk.clone();
             async move { write_all(&disk, 2).await }
         });
-        until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("NOT READY"))).await;
+        until(|| {
+            disk.status().waits.iter().any(|wait| wait.cause.to_string().contains("NOT READY"))
+        })
+        .await;
         array.groups.set_state(2, AccessState::ActiveNonOptimized);
         soon(writing).await.unwrap();
         assert_holds(&array, 2);
@@ -289,7 +294,7 @@ async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same
     let disk = array.open(2).await;
     write_all(&disk, 5).await;
     assert_holds(&array, 5);
-    let told = || disk.spread().notes.iter().any(|note| note.contains("TPGS"));
+    let told = || notes_of(&disk).iter().any(|note| note.contains("TPGS"));
     until(told).await;
     array.groups.set_state(1, AccessState::Standby);
     write_all(&disk, 6).await;

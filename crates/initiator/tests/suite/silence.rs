@@ -103,10 +103,13 @@ async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
     let session = disk.sessions().remove(0);
     assert!(session.reading().await.unwrap().tcp_info().is_all_acknowledged());
     assert!(!write.is_finished() && !flush.is_finished());
-    let spread = disk.spread();
-    assert!(spread.notes.iter().any(|note| note.contains("busy: SYNCHRONIZE CACHE")), "{spread}");
+    let status = disk.status();
+    assert!(
+        status.notes.iter().any(|note| note.to_string().contains("busy: SYNCHRONIZE CACHE")),
+        "{status}"
+    );
     proxy.open();
     soon(write).await.unwrap().unwrap();
     soon(flush).await.unwrap().unwrap();
-    assert_eq!((disk.spread().reopened, rig.server.with(|target| target.accepted())), (0, 1));
+    assert_eq!((disk.status().reconnects, rig.server.with(|target| target.accepted())), (0, 1));
 }
