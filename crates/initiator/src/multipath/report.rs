@@ -273,9 +273,9 @@ mod tests {
     async fn what_is_waited_for_shows_while_it_lasts_and_is_noted_if_it_lasts_long() {
         let report = Arc::new(Report::default());
         let limit = Some(Duration::from_secs(60));
-        let events = Arc::<EventLog>::default();
-        report.publish_to(&events);
-        let mut events = events.subscribe();
+        let log = Arc::<EventLog>::default();
+        report.publish_to(&log);
+        let mut events = log.subscribe();
         let busy = Error::from(UnitCause::Status { command: "READ (16)", status: Status::BUSY });
         let busy = || WaitCause::UnitRefuses { error: busy.clone() };
         let mut waits = Vec::new();
@@ -310,6 +310,7 @@ mod tests {
         let event = events.next().await;
         let Some(DiskEvent::WaitOver(waiting)) = event else { panic!("{event:?}") };
         assert_eq!(waiting.limit, limit);
-        drop(report);
+        log.end();
+        assert!(events.next().await.is_none(), "three requests waited for the same");
     }
 }

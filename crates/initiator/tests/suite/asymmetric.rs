@@ -7,7 +7,7 @@ use crate::support::{
     TARGET, Watched, initiator, let_pass, notes_of, pattern, shown, soon, unit_change, until,
 };
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::{Disk, DiskEvent, ErrorKind, Options, Sessions};
+use iscsi_initiator::{Disk, DiskEvent, ErrorKind, Options, PathStatus, Sessions};
 use iscsi_pdu::scsi::{AccessState as State, SetTargetPortGroups};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -139,6 +139,12 @@ async fn requests_go_to_the_optimized_port_and_no_other() {
         write_all(&disk, seed).await;
     }
     assert_eq!(array.moved(0), before);
+    let port = |path: &PathStatus| usize::from(path.portal.port != array.ports[0].address().port());
+    let mut paths = disk.paths();
+    paths.sort_by_key(port);
+    let states: Vec<_> = paths.iter().map(|path| (path.state.to_string(), path.access)).collect();
+    let expected = [("standby", State::ActiveNonOptimized), ("open", State::ActiveOptimized)];
+    assert_eq!(states, expected.map(|(state, access)| (state.to_owned(), Some(access))));
     assert_holds(&array, 19);
     // What is preferred comes first among equals.
     array.groups.set_state(1, AccessState::ActiveOptimized);
