@@ -46,7 +46,7 @@
 //! | set limits, time limits, credentials and sessions | [`Options`], or options of the [URL](url) |
 //! | decide what to do about an error | [`Error::kind`], [`Error::is_transient`], [`Error::may_have_executed`] |
 //! | limit the rate of disks | [`Shaper`] |
-//! | watch a disk | [`Disk::spread`], [`Disk::stats`], [`Disk::changes`] |
+//! | watch a disk | [`Disk::events`], [`Disk::status`], [`Disk::paths`], [`Disk::stats`] |
 //! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |
 //!
 //! This crate exports the types of `iscsi_pdu` (SCSI and iSCSI), `iscsi_session`, `iscsi_tuner` and `iscsi_shaper` that most
@@ -90,7 +90,7 @@
 //! The rate of one TCP connection is limited by its windows, and falls with every lost segment. A disk that
 //! is opened by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs (multipath):
 //! the tuner's plan and the measured rate decide. [`Options::with_sessions`] sets or limits their number, and
-//! [`Disk::spread`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
+//! [`Disk::status`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
 //! page 83 or 80). A session that is lost costs no request: its requests move to the others, and it is
 //! reconnected. [`Options::with_connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
 //! far as the target allows them.

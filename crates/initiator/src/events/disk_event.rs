@@ -51,8 +51,8 @@ pub enum DiskEvent {
         /// The unit attention condition.
         code: AdditionalSense,
     },
-    /// Writes that had returned are not on the medium: the unit reports that it failed to write from its
-    /// cache. The next [`Disk::flush`](crate::Disk::flush) of each handle fails.
+    /// Writes that had returned are lost, or may be lost: the unit failed to write from its cache, or was reset before a flush.
+    /// [`Disk::flush`](crate::Disk::flush) reports the loss to each handle once.
     WritesLost,
     /// A session joins the paths of the disk. It is a reconnected one if
     /// [`SessionKey::reopened`] is not 0.
@@ -216,7 +216,7 @@ impl fmt::Display for DiskEvent {
             }
             Self::Reset { code } => write!(f, "the unit reports a reset: {code}"),
             Self::UnitAttention { code } => write!(f, "the unit reports {code}"),
-            Self::WritesLost => f.write_str("the unit has lost writes that it had answered"),
+            Self::WritesLost => f.write_str("writes that had returned are lost, or may be"),
             Self::PathUp { portal, key } => {
                 let portal = portal_name(portal);
                 let word = if key.reopened == 0 { "opened" } else { "reconnected" };

@@ -92,6 +92,14 @@ async fn losses_and_resets_are_events() {
     let event = next(&mut events).await;
     let DiskEvent::Reset { code } = event else { panic!("{event:?}") };
     assert!(code.is_reset(), "{code}");
+    // A flush finds out that what was written before a reset may be lost.
+    soon(disk.write_at(0, pattern(4096, 2))).await.unwrap();
+    rig.disk.lose_power();
+    soon(disk.flush()).await.unwrap_err();
+    let event = next(&mut events).await;
+    assert!(matches!(event, DiskEvent::Reset { .. }), "{event:?}");
+    let event = next(&mut events).await;
+    assert!(matches!(event, DiskEvent::WritesLost), "{event:?}");
 }
 
 /// A disk forwards what the target announces over any of its sessions.
