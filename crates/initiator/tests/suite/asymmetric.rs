@@ -351,6 +351,7 @@ async fn a_transition_is_waited_for() {
 async fn sessions_move_to_the_better_port() {
     let array = Array::start([AccessState::ActiveNonOptimized, AccessState::ActiveOptimized]).await;
     let disk = array.open(6).await;
+    let (mut events, mut moves) = (disk.events(), [0, 0]);
     let count = |port: usize| {
         let address = array.ports[port].address();
         let sessions = disk.sessions();
@@ -365,6 +366,21 @@ async fn sessions_move_to_the_better_port() {
     })
     .await;
     assert_holds(&array, 9);
+    // Each move is a path that comes up and one that the disk has closed.
+    while moves != [2, 2] {
+        match soon(events.next()).await.unwrap() {
+            DiskEvent::PathUp { portal, .. } => {
+                assert_eq!(portal.port, array.ports[1].address().port());
+                moves[0] += 1;
+            }
+            DiskEvent::PathDown { portal, cause, .. } => {
+                assert_eq!(portal.port, array.ports[0].address().port());
+                assert!(cause.is_none(), "{cause:?}");
+                moves[1] += 1;
+            }
+            event => assert!(!matches!(event, DiskEvent::Missed { .. }), "{event}"),
+        }
+    }
 }
 
 /// `portals=auto`: the target's own list adds the other port.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::proxy::{Proxy, Way};
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, pattern, soon, until};
-use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_initiator::{Disk, Options, PathState, Sessions};
 use iscsi_session::Timeouts;
 use iscsi_testkit::config::TargetConfig;
 
@@ -58,6 +58,12 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
         soon(disk.write_at(free, pattern(PART, round))).await.unwrap();
         soon(disk.flush()).await.unwrap();
     }
+    let silent = || {
+        let paths = disk.paths().into_iter();
+        let mut silent = paths.filter(|path| matches!(path.state, PathState::Silent));
+        silent.next().map(|path| (path.portal.port, path.requests_in_flight > 0))
+    };
+    assert_eq!(silent(), Some((proxy.address.port(), true)));
     // What was sent over the silent path may land once it speaks again, and is waited for.
     proxy.open();
     soon(disk.write_at(0, pattern(PART, 9))).await.unwrap();
