@@ -8,7 +8,6 @@ pub(crate) mod open;
 mod pages;
 mod read;
 pub(crate) mod reservation;
-mod stats;
 mod status;
 pub(crate) mod stream;
 mod unmap;
