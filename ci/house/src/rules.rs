@@ -42,7 +42,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("unit", &["unit.rs", "unit/"]),
     ("session handle", &["session.rs", "session/"]),
     ("driver", &["driver.rs", "driver/"]),
-    ("state", &["state.rs", "state/"]),
+    ("state", &["events.rs", "events/", "state.rs", "state/"]),
     (
         "foundation",
         &[

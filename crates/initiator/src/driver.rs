@@ -171,7 +171,7 @@ impl Driver {
         if let Notice::Redirected { permanent, .. } = notice {
             self.shared.is_redirected(*permanent);
         }
-        self.shared.course.notices.announce(notice);
+        self.shared.course.notices.publish(notice);
     }
 
     /// When this turn began, for the session.
@@ -256,7 +256,7 @@ impl Driver {
         if let Some(note) = &note {
             tracing::warn!("{note}");
         }
-        self.shared.redirected(&portal_at(address), note);
+        self.shared.redirected(&portal_at(address), note.map(Box::new));
     }
 
     /// Closes a connection as the session wants it.

@@ -46,7 +46,7 @@
 //! | set limits, time limits, credentials and sessions | [`Options`], or options of the [URL](url) |
 //! | decide what to do about an error | [`Error::kind`], [`Error::is_transient`], [`Error::may_have_executed`] |
 //! | limit the rate of disks | [`Shaper`] |
-//! | watch a disk | [`Disk::spread`], [`Disk::stats`], [`Disk::changes`] |
+//! | watch a disk | [`Disk::events`], [`Disk::status`], [`Disk::paths`], [`Disk::stats`] |
 //! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |
 //!
 //! This crate exports the types of `iscsi_pdu` (SCSI and iSCSI), `iscsi_session`, `iscsi_tuner` and `iscsi_shaper` that most
@@ -90,7 +90,7 @@
 //! The rate of one TCP connection is limited by its windows, and falls with every lost segment. A disk that
 //! is opened by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs (multipath):
 //! the tuner's plan and the measured rate decide. [`Options::with_sessions`] sets or limits their number, and
-//! [`Disk::spread`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
+//! [`Disk::status`] returns the number and the reason. A session joins only if it leads to the same unit (VPD
 //! page 83 or 80). A session that is lost costs no request: its requests move to the others, and it is
 //! reconnected. [`Options::with_connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
 //! far as the target allows them.
@@ -174,7 +174,7 @@
 //! Pauses begin at 10 ms and double up to one second. The methods of [`Session`] and [`LogicalUnit`] give up
 //! after about five seconds of pauses; while a port changes its state, after the time that the unit reports,
 //! or a minute. A [`Disk`] retries for as long as [`Options::with_retry_timeout`] allows (after ABORTED COMMAND and
-//! damaged data: five seconds), over another session if there is one, and [`Disk::spread`] reports meanwhile what
+//! damaged data: five seconds), over another session if there is one, and [`Disk::status`] reports meanwhile what
 //! it waits for. [`Advanced::with_retry_pauses`] changes the pauses. Only commands that may be executed twice without
 //! harm are retried: those that read, and those that write to an address.
 //!
@@ -191,6 +191,7 @@ mod class_waits;
 mod completion;
 mod driver;
 mod error;
+mod events;
 mod handles;
 mod multipath;
 mod name;
@@ -213,13 +214,17 @@ pub use driver::measure::reading::Reading;
 #[doc(hidden)]
 pub use error::samples;
 pub use error::{Advice, Error, ErrorKind, Fault};
+pub use events::disk_event::DiskEvent;
+pub use events::disk_events::DiskEvents;
+pub use events::waiting::{WaitCause, Waiting};
 pub use handles::disk::Disk;
 pub use handles::disk::reservation::Preempt;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
+pub use multipath::disk_status::{DiskStatus, SessionsReason};
 pub use multipath::exposition::{MetricsFormat, write_metrics};
+pub use multipath::path_status::{PathState, PathStatus};
 pub use multipath::samples::{Sample, SampleKind};
-pub use multipath::spread::{Spread, Waiting};
 pub use multipath::stats::{DiskStats, SessionStats};
 pub use name::default_name;
 pub use options::Options;
@@ -238,7 +243,6 @@ pub use state::counters::{KindStats, RequestStats};
 pub use state::latency::Latency;
 pub use state::notices::Notices;
 pub use state::session_key::SessionKey;
-pub use state::unit_changes::{UnitChange, UnitChanges};
 pub use traffic_class::TrafficClass;
 pub use unit::logical_unit::LogicalUnit;
 pub use unit::port_groups::TargetPort;

@@ -165,7 +165,7 @@ impl Options {
     /// that cannot take a request now, or a lost session that cannot be reconnected yet. A login that the target
     /// refuses counts as such, because a target that restarts listens before its access list and
     /// its units are back. While it waits, requests are held, and
-    /// [`Disk::spread`](crate::Disk::spread) reports the reason.
+    /// [`Disk::status`](crate::Disk::status) reports the reason.
     ///
     /// With less than the target's Time2Wait, lost sessions are not reconnected; zero waits for
     /// nothing. The URL may say otherwise (`retry_timeout`). For opening a disk, see
@@ -211,8 +211,8 @@ impl Options {
     /// `None`, the default, and zero mean never. The URL may say otherwise (`poll`).
     ///
     /// A unit reports only at the next command that it has another size, was reset, or has lost a
-    /// registration (SAM-5 §5.14). So without this, [`Disk::changes`](crate::Disk::changes) and
-    /// [`Disk::capacity`](crate::Disk::capacity) of an idle disk show nothing new. The disk sends
+    /// registration (SAM-5 §5.14). So without this, [`Disk::events`](crate::Disk::events) and
+    /// [`Disk::capacity`](crate::Disk::capacity) of an idle disk show no change of the unit. The disk sends
     /// one TEST UNIT READY over one session when it has sent no command for one to two intervals.
     /// It does not count as a request. A disk from [`Session::disk_without_reconnect`](crate::Session::disk_without_reconnect) never
     /// asks.

@@ -29,6 +29,7 @@ use crate::driver::request::{Holds, Message, Request};
 use crate::driver::shared::{SessionPhase, Shared};
 use crate::driver::waiter::Waiter;
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
 use crate::session::discovered_target::DiscoveredTarget;
@@ -264,7 +265,7 @@ impl Session {
     /// Subscribes to later announcements of the target, until the session ends.
     #[doc(alias("async message", "events"))]
     pub fn notices(&self) -> Notices {
-        self.shared.course.notices.subscribe()
+        Notices::of(&self.shared.course.notices)
     }
 
     /// Returns the counters of the session since its login. Do not call it from a subscriber of
@@ -439,7 +440,7 @@ impl Session {
     }
 
     /// The report of a redirection to another host, if the login has followed one.
-    pub(crate) fn redirection_note(&self) -> Option<String> {
+    pub(crate) fn redirection_note(&self) -> Option<DiskEvent> {
         self.shared.redirection_note()
     }
 
@@ -507,9 +508,8 @@ impl Session {
     }
 
     /// What is wrong on the path, if segments are kept short because of it.
-    pub(crate) fn path_note(&self) -> Option<String> {
+    pub(crate) fn path_note(&self) -> Option<DiskEvent> {
         let limit = self.shared.basis()?.measurement.segment_limit?;
-        let portal = self.portal().map(portal_name).unwrap_or_default();
-        Some(limit.explain(&portal))
+        Some(DiskEvent::SegmentsLimited { portal: self.portal()?.clone(), limit })
     }
 }

@@ -16,7 +16,6 @@ pub(crate) mod read_buffers;
 pub(crate) mod revalidating;
 pub(crate) mod segment_limits;
 pub(crate) mod session_key;
-pub(crate) mod unit_changes;
 pub(crate) mod unit_flushes;
 pub(crate) mod unit_lock;
 pub(crate) mod unit_registry;

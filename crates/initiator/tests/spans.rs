@@ -87,7 +87,7 @@ async fn shake(rig: &Rig, disk: &Disk) {
         lost
     });
     assert!(lost >= 4);
-    until(|| disk.spread().reopened == 2 && disk.sessions().len() == 2).await;
+    until(|| disk.status().reconnects == 2 && disk.sessions().len() == 2).await;
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 

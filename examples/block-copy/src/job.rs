@@ -400,13 +400,19 @@ impl<'a> Job<'a> {
     }
 
     fn reach(&self, unit: &UnitEnd) -> Reach {
-        let mut spread = unit.spread();
-        if let Some(reason) = self.args.link.why_one_session() {
-            reason.clone_into(&mut spread.reason);
+        let status = unit.status();
+        let why_one = self.args.link.why_one_session();
+        Reach {
+            side: unit.side(),
+            member: unit.member_name().cloned(),
+            sessions: status.sessions,
+            peak: status.peak,
+            reconnects: status.reconnects,
+            reason: why_one.map_or_else(|| status.explain(), str::to_owned),
+            notes: status.notes.iter().map(ToString::to_string).collect(),
+            portals: unit.portals(),
+            connections: unit.connections(),
         }
-        let member = unit.member_name().cloned();
-        let (portals, connections) = (unit.portals(), unit.connections());
-        Reach { side: unit.side(), member, spread, portals, connections }
     }
 
     /// How deep the queues are by now.

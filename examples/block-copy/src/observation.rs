@@ -50,7 +50,7 @@ fn member(unit: &UnitEnd) -> Option<Row> {
 
 /// That one session is not the whole of it.
 fn remark(unit: &UnitEnd) -> Option<Row> {
-    let peak = unit.spread().peak;
+    let peak = unit.status().peak;
     (peak > 1).then(|| Row {
         name: "sessions",
         value: peak.to_string(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use iscsi_initiator::{Connections, Spread};
+use iscsi_initiator::Connections;
 use serde_json::{Value, json};
 
 use crate::side::Side;
@@ -15,8 +15,16 @@ pub struct Reach {
     pub side: Side,
     /// Which unit of a volume it is, if it is one.
     pub member: Option<Arc<str>>,
-    /// Over how many sessions it is spread, and why.
-    pub spread: Spread,
+    /// Number of sessions that carry data now.
+    pub sessions: u32,
+    /// Highest number of concurrent sessions so far.
+    pub peak: u32,
+    /// Number of lost sessions that were reconnected.
+    pub reconnects: u64,
+    /// Reason for this number of sessions, as a sentence without a full stop.
+    pub reason: String,
+    /// Trouble with sessions.
+    pub notes: Vec<String>,
     /// The portals that its sessions are with: not those of the URL where logins were redirected.
     pub portals: Vec<String>,
     /// The connections of its first session.
@@ -26,7 +34,7 @@ pub struct Reach {
 impl Reach {
     /// Returns the notes on trouble with sessions, each with its end.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        let notes = self.spread.notes.iter().chain(&self.connections.note);
+        let notes = self.notes.iter().chain(&self.connections.note);
         notes.map(|note| format!("{}: {note}", self.place()))
     }
 
@@ -44,7 +52,7 @@ impl Reach {
     /// The same without what did not go as wished, for those who were told when it came up.
     #[must_use]
     pub(crate) fn without_notes(mut self) -> Self {
-        self.spread.notes.clear();
+        self.notes.clear();
         self.connections.note = None;
         self
     }
@@ -52,18 +60,18 @@ impl Reach {
 
 impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spread, connections, .. } = self;
+        let Self { sessions, peak, reason, connections, .. } = self;
         let place = self.place();
-        let word = if spread.sessions == 1 { "session" } else { "sessions" };
-        write!(f, "{place}: {} {word}: {}", spread.sessions, spread.reason)?;
-        if spread.peak > spread.sessions {
-            write!(f, "\n  there were up to {}", spread.peak)?;
+        let word = if *sessions == 1 { "session" } else { "sessions" };
+        write!(f, "{place}: {sessions} {word}: {reason}")?;
+        if peak > sessions {
+            write!(f, "\n  there were up to {peak}")?;
         }
         if connections.wanted > 1 {
             let Connections { open, wanted, .. } = connections;
             write!(f, "\n  connections of a session: {open} of {wanted}")?;
         }
-        let mut notes = spread.notes.iter().chain(&connections.note);
+        let mut notes = self.notes.iter().chain(&connections.note);
         notes.try_for_each(|note| write!(f, "\n  {note}"))
     }
 }

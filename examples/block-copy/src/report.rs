@@ -86,7 +86,7 @@ impl Report {
 
     /// Returns the number of sessions that were lost and reconnected.
     pub fn reconnects(&self) -> u64 {
-        self.links.reaches.iter().map(|reach| reach.spread.reopened).sum()
+        self.links.reaches.iter().map(|reach| reach.reconnects).sum()
     }
 
     /// Removes the notes on trouble with sessions, for output where the log has shown them already:
@@ -100,7 +100,6 @@ impl Report {
     /// The report for programs, of a copy that succeeded; [`Failure`](crate::Failure) has the other.
     pub fn to_json(&self) -> Value {
         let reach = self.links.reaches.first();
-        let spread = reach.map(|reach| &reach.spread);
         let mut object = json!({
             "bytes": self.progress.done,
             "bytes_sent": self.sent(),
@@ -115,9 +114,9 @@ impl Report {
             "seconds": self.time.as_secs_f64(),
             "goodput_mbit_per_s": self.goodput(),
             "rtt_ms": self.links.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
-            "sessions": spread.map_or(0, |spread| spread.sessions),
-            "sessions_peak": spread.map_or(0, |spread| spread.peak),
-            "sessions_reason": spread.map(|spread| spread.reason.as_str()),
+            "sessions": reach.map_or(0, |reach| reach.sessions),
+            "sessions_peak": reach.map_or(0, |reach| reach.peak),
+            "sessions_reason": reach.map(|reach| reach.reason.as_str()),
             "notes": self.links.reaches.iter().flat_map(Reach::notes).chain(self.notes.clone()).collect::<Vec<_>>(),
             "destination_held": self.destination_held,
             "portals": self.links.reaches.iter().map(Reach::portals_to_json).collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! Units that get another size while they are served: NBD has no message for it, so the log says what is to be done.
 
-use iscsi_initiator::{Disk, UnitChange};
+use iscsi_initiator::{Disk, DiskEvent};
 use iscsi_tuner::Size;
 use tokio::task::JoinSet;
 
@@ -9,10 +9,17 @@ pub(crate) fn watch<'a>(disks: impl IntoIterator<Item = &'a Disk>) -> JoinSet<()
     disks
         .into_iter()
         .map(|disk| {
-            let mut changes = disk.changes();
+            let (disk, mut events) = (disk.clone(), disk.events());
+            let mut known = disk.profile().capacity.bytes();
             async move {
-                while let Some(change) = changes.next().await {
-                    if let UnitChange::Capacity { before, now } = change {
+                while let Some(event) = events.next().await {
+                    let now = match event {
+                        DiskEvent::CapacityChanged { now, .. } => now,
+                        DiskEvent::Missed { .. } => disk.capacity(),
+                        _ => continue,
+                    };
+                    let before = std::mem::replace(&mut known, now);
+                    if before != now {
                         tracing::warn!("{}", sentence(before, now));
                     }
                 }

@@ -78,7 +78,7 @@ impl Ready {
         } else {
             addresses.join(" and ")
         };
-        let over: Vec<_> = opened.disks().iter().map(|disk| disk.spread().to_string()).collect();
+        let over: Vec<_> = opened.disks().iter().map(|disk| disk.status().to_string()).collect();
         format!("block-serve: {size} at {at}, over {}\n", over.join(" and "))
     }
 

@@ -155,9 +155,9 @@ impl Perf {
         }
         let requests = disk.stats().since(&before).requests;
         let requests = if self.write { requests.writes } else { requests.reads };
-        let spread = disk.spread();
+        let status = disk.status();
         let measured =
-            Measured { time, requests, flush, retries: disk.retries(), sessions: spread.peak };
+            Measured { time, requests, flush, retries: disk.retries(), sessions: status.peak };
         let stopped = connector.stop.is_requested().then_some(Error::Interrupted);
         Ok((measured, error.or(stopped)))
     }

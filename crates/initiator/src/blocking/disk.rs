@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use crate::blocking::runtime::Runtime;
 use crate::device::Extent;
 use crate::error::Error;
-use crate::multipath::spread::Spread;
+use crate::multipath::disk_status::DiskStatus;
+use crate::multipath::path_status::PathStatus;
 use crate::multipath::stats::DiskStats;
 
 /// The last handle waits so long for the logout.
@@ -68,9 +69,14 @@ impl Disk {
         self.get_ref().is_write_protected()
     }
 
-    /// Returns how many sessions the disk has, and why, as [`crate::Disk::spread`].
-    pub fn spread(&self) -> Spread {
-        self.get_ref().spread()
+    /// Returns how many sessions the disk has, and why, as [`crate::Disk::status`].
+    pub fn status(&self) -> DiskStatus {
+        self.get_ref().status()
+    }
+
+    /// Returns the paths to the unit, each with its state, as [`crate::Disk::paths`].
+    pub fn paths(&self) -> Vec<PathStatus> {
+        self.get_ref().paths()
     }
 
     /// Returns the number of commands that were retried, over all sessions of the disk, closed ones

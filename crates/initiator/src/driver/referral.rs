@@ -6,6 +6,7 @@ use iscsi_pdu::TargetAddress;
 
 use crate::error::LinkCause;
 use crate::error::advice::Advice;
+use crate::events::disk_event::DiskEvent;
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
@@ -93,15 +94,10 @@ impl Referral {
         }
     }
 
-    /// What people are told where a connection leads to another host.
-    pub(crate) fn note(&self, portal: &TargetAddress, address: SocketAddr) -> Option<String> {
-        (self.by.to_canonical() != address.ip().to_canonical()).then(|| {
-            format!(
-                "the target at {} sends the login on to another host: {}",
-                self.by,
-                portal_name(portal)
-            )
-        })
+    /// The event of a connection that leads to another host.
+    pub(crate) fn note(&self, portal: &TargetAddress, address: SocketAddr) -> Option<DiskEvent> {
+        let is_other = self.by.to_canonical() != address.ip().to_canonical();
+        is_other.then(|| DiskEvent::Redirected { from: self.by, to: portal.clone() })
     }
 }
 

@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
-use iscsi_session::{Negotiated, Reopening};
+use iscsi_session::{Negotiated, Notice, Reopening};
 use iscsi_tuner::{OwnLimits, Rate};
 use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
 use crate::driver::measure::reading::PlanBasis;
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
+use crate::events::publisher::Publisher;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
 use crate::published::Published;
 use crate::state::budget::Budget;
 use crate::state::isids::HeldKey;
-use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
 use crate::state::session_key::SessionKey;
 use crate::state::unit_registry::UnitRegistry;
@@ -56,8 +57,8 @@ struct Home {
     is_temporary: bool,
     /// A redirection for the time being: what comes behind it moves that portal only.
     is_left: bool,
-    /// What people are told of a redirection to another host.
-    note: Option<String>,
+    /// A redirection to another host. Boxed, as hardly a session has one.
+    note: Option<Box<DiskEvent>>,
 }
 
 /// The common ground of all handles of a session and its driver.
@@ -114,7 +115,7 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) phase: Published<SessionPhase>,
-    pub(crate) notices: Announcer,
+    pub(crate) notices: Publisher<Notice>,
     pub(crate) terms: OnceLock<LoginResult>,
     /// With what times its session may be reopened, once it has ended.
     pub(crate) reopening: OnceLock<Reopening>,
@@ -176,7 +177,7 @@ impl Shared {
             },
             course: Course {
                 phase: Published::new(SessionPhase::LoggingIn),
-                notices: Announcer::default(),
+                notices: Publisher::default(),
                 terms: OnceLock::new(),
                 reopening: OnceLock::new(),
                 home: Mutex::default(),
@@ -231,7 +232,7 @@ impl Shared {
     }
 
     /// The first login has followed a redirection to this address.
-    pub(crate) fn redirected(&self, address: &TargetAddress, note: Option<String>) {
+    pub(crate) fn redirected(&self, address: &TargetAddress, note: Option<Box<DiskEvent>>) {
         if !matches!(self.course.phase.get(), SessionPhase::LoggingIn) {
             return;
         }
@@ -243,9 +244,9 @@ impl Shared {
         }
     }
 
-    /// What people are told of a redirection to another host.
-    pub(crate) fn redirection_note(&self) -> Option<String> {
-        lock(&self.course.home).note.clone()
+    /// The redirection to another host, if there was one.
+    pub(crate) fn redirection_note(&self) -> Option<DiskEvent> {
+        lock(&self.course.home).note.as_deref().cloned()
     }
 
     /// Where the target says that its portal has moved for good.

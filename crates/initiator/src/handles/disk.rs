@@ -8,7 +8,7 @@ pub(crate) mod open;
 mod pages;
 mod read;
 pub(crate) mod reservation;
-mod stats;
+mod status;
 pub(crate) mod stream;
 mod unmap;
 mod zeros;
@@ -30,9 +30,9 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Consequence, Error, UnitCause};
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
+use crate::multipath::disk_status::SessionsReason;
 use crate::state::loss_cursor::SeenLosses;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
-use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
 use crate::multipath::dispatch::{Paths, now};
@@ -40,7 +40,6 @@ use crate::multipath::execute::Answered;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
 use crate::multipath::report::Report;
-use crate::multipath::spread::Spread;
 use crate::runtime;
 use crate::session::Session;
 use crate::state::counters::RequestKind;
@@ -81,7 +80,7 @@ use iscsi_multipath::paths::Credit;
 /// disk.flush().await?;
 /// let extents = disk.extents(0, disk.capacity()).await?;
 /// assert!(extents.iter().all(|extent| extent.state.reads_zeros()));
-/// println!("{} bytes over {}", disk.capacity(), disk.spread());
+/// println!("{} bytes over {}", disk.capacity(), disk.status());
 /// # Ok(())
 /// # }
 /// ```
@@ -107,7 +106,8 @@ impl Disk {
         let max_transfer = iscsi_multipath::max_transfer(&profile, unit.session().max_transfer());
         let span = span(unit.session().target(), Some(unit.lun()));
         let report = Arc::new(Report::within(span));
-        report.settle_for_one("a disk of one session");
+        report.settle_for_one(SessionsReason::OneSession);
+        report.publish_to(&unit.state().known().events);
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
         let paths = Paths::new(path, Credit::UNLIMITED, budget, policy, Arc::clone(&report));
@@ -158,22 +158,6 @@ impl Disk {
     #[doc(alias = "resize")]
     pub fn capacity(&self) -> u64 {
         self.unit.state().known().size()
-    }
-
-    /// Subscribes to later changes of the unit: another capacity, another name, other units of the target, other
-    /// ports that serve it.
-    ///
-    /// ```no_run
-    /// # async fn watch(disk: &iscsi_initiator::Disk) {
-    /// let mut changes = disk.changes();
-    /// while let Some(change) = changes.next().await {
-    ///     println!("{change:?}");
-    /// }
-    /// # }
-    /// ```
-    #[doc(alias = "events")]
-    pub fn changes(&self) -> UnitChanges {
-        self.unit.state().known().changes.follow()
     }
 
     /// Returns the length of a logical block, in bytes. A request that is aligned to it needs no extra read.
@@ -273,12 +257,6 @@ impl Disk {
         self.paths.open().iter().map(|(_, path)| path.unit.session().clone()).collect()
     }
 
-    /// Returns how many sessions the disk has, why, and what it waits for.
-    #[doc(alias("status", "multipath"))]
-    pub fn spread(&self) -> Spread {
-        self.report.get()
-    }
-
     /// Returns the number of commands that were retried, over all sessions of the disk, closed ones included.
     #[doc(alias = "retry")]
     pub fn retries(&self) -> u64 {
@@ -296,7 +274,7 @@ impl Disk {
     /// grow while no command is sent, and it may grow several times for one event. Only differences have a meaning,
     /// not the first value.
     #[doc(alias("UNIT ATTENTION", "cache invalidation"))]
-    pub fn attentions(&self) -> u64 {
+    pub fn unit_attention_count(&self) -> u64 {
         self.unit.state().known().attentions()
     }
 
@@ -339,7 +317,9 @@ impl Disk {
     /// the reason why a session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
-        self.end_sessions().await
+        let result = self.end_sessions().await;
+        self.unit.state().known().events.end();
+        result
     }
 
     fn end_sessions(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -98,7 +98,7 @@ impl Initiator {
     /// Further sessions log in meanwhile; each joins when it is proved to lead to the same unit.
     ///
     /// With [`Sessions::Fixed`](crate::Sessions), or with several portals in the URL, it also waits
-    /// a short time for the other sessions. A session that is refused is no error: [`Disk::spread`]
+    /// a short time for the other sessions. A session that is refused is no error: [`Disk::status`]
     /// reports it. With [`Options::with_open_timeout`] it retries until a target that is not there yet
     /// appears.
     ///

@@ -1,11 +1,12 @@
 //! The paths that requests go to.
 
 use iscsi_multipath::topology::{Session, SessionState};
-use iscsi_multipath::{PathId, PortalId};
+use iscsi_multipath::{Access, PathId, PortalId};
 
 use crate::error::Error;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::path::Path;
+use crate::multipath::path_status::{PathState, PathStatus};
 
 impl Paths {
     /// The best that there are, but for those that are being let go.
@@ -37,5 +38,46 @@ impl Paths {
             Session { path: *path, portal, state }
         };
         state.paths.open().iter().map(session).collect()
+    }
+
+    /// The state of each open path, the first one first.
+    pub(crate) fn statuses(&self) -> Vec<PathStatus> {
+        let (state, now) = (self.lock(), now());
+        let selector = state.requests.paths();
+        let (in_use, closing) = (selector.in_use(now), selector.closing());
+        let state_of = |id: PathId| {
+            if closing.binary_search(&id).is_ok() {
+                PathState::Draining
+            } else if selector.is_silent(id, now) {
+                PathState::Silent
+            } else if in_use.binary_search(&id).is_err() {
+                PathState::Standby
+            } else if selector.is_held_up(id, now) {
+                PathState::Busy
+            } else {
+                PathState::Open
+            }
+        };
+        let read = |((id, path), in_flight): (&(PathId, Path), (u64, u64))| {
+            (path.clone(), state_of(*id), selector.access(*id), in_flight)
+        };
+        let read: Vec<_> =
+            state.paths.open().iter().zip(state.paths.in_flight()).map(read).collect();
+        drop(state);
+        let status = |(path, state, access, in_flight): (Path, _, Option<Access>, _)| {
+            let (portal, key) = path.place();
+            let link = path.unit.session().of_plan(|plan| plan.link);
+            let (requests_in_flight, bytes_in_flight) = in_flight;
+            PathStatus {
+                portal,
+                key,
+                state,
+                access: access.map(|access| access.state),
+                round_trip: link.and_then(|link| link.rtt.map(|_| link.round_trip())),
+                requests_in_flight,
+                bytes_in_flight,
+            }
+        };
+        read.into_iter().map(status).collect()
     }
 }

@@ -1,8 +1,11 @@
 //! Sessions that are not needed any more, until they are logged out.
 
+use std::sync::Arc;
+
 use tracing::Instrument;
 
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
@@ -17,12 +20,12 @@ impl Supervisor {
         let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) else {
             return;
         };
-        let (paths, closed) = (paths.clone(), path.clone());
+        let (paths, stayed) = (paths.clone(), path.clone());
+        let report = Arc::clone(&self.opener.report);
         self.leave(path, async move {
-            match paths.remove(id).await {
-                Some(path) => let_go(path).await,
-                None => Event::Stayed(closed),
-            }
+            let Some(path) = paths.remove(id).await else { return Event::Stayed(stayed) };
+            report.publish(&closed(&path));
+            let_go(path).await
         });
     }
 
@@ -64,6 +67,12 @@ impl Supervisor {
             self.settle_otherwise(Lost::new(path, error));
         }
     }
+}
+
+/// The event of a session that is not needed, and is no path any more.
+pub(super) fn closed(path: &Path) -> DiskEvent {
+    let (portal, key) = path.place();
+    DiskEvent::PathDown { portal, key, cause: None }
 }
 
 /// Logs a session out that is not needed.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Consequence, Error};
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::NotOpened;
 use crate::multipath::reinstatement::Lost;
@@ -41,7 +42,7 @@ impl Supervisor {
         // What was lost later is waited for as long; the last pause is not begun.
         let patience = lost.path().unit.session().policy().patience;
         if paths.refuse(&error, patience.saturating_sub(self.max_pause())) {
-            self.note_of(&lost, format!("{error}; requests fail until a session is back"));
+            self.note_of(&lost, DiskEvent::RequestsFail { error });
         }
         self.reopen(lost);
     }
@@ -49,7 +50,7 @@ impl Supervisor {
     /// A session is about to join.
     pub(super) fn note_return(&self, paths: &Paths) {
         if paths.is_refusing() {
-            self.report().note("a session is back: requests are carried out again".to_owned());
+            self.report().note(DiskEvent::RequestsResume);
         }
     }
 }

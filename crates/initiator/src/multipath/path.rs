@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use iscsi_multipath::reconnect::Lifetime;
 use iscsi_multipath::{Access, FlushRank};
+use iscsi_pdu::TargetAddress;
 use iscsi_session::Completion;
 use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::session::Session;
+use crate::state::session_key::SessionKey;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 use iscsi_multipath::paths::Credit;
@@ -61,6 +63,14 @@ impl Path {
     pub(super) fn replacing(mut self, lifetime: Lifetime) -> Self {
         Arc::make_mut(&mut self.0).lifetime = lifetime;
         self
+    }
+
+    /// The portal and the key of the session.
+    pub(crate) fn place(&self) -> (TargetAddress, SessionKey) {
+        let session = self.unit.session();
+        // It has logged in, so it has a portal.
+        let unknown = || TargetAddress { host: String::new(), port: 0, portal_group_tag: None };
+        (session.portal().cloned().unwrap_or_else(unknown), session.key())
     }
 
     /// What the session may have under way, by its plan.

@@ -151,6 +151,11 @@ impl PathSet {
         at.and_then(|at| self.counted.get_mut(at)).unwrap_or(&mut self.counted_of_gone)
     }
 
+    /// The requests in flight on each that is open, and their bytes, in their order.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.counted.iter().map(Counted::in_flight)
+    }
+
     /// What was counted of each that is open, in their order, and of all that are gone.
     pub(super) fn snapshots(&mut self) -> (Vec<Snapshot>, Snapshot) {
         let open = self.counted.iter_mut().map(Counted::snapshot).collect();

@@ -4,6 +4,7 @@ use iscsi_multipath::port_groups::{Answer, Question};
 use iscsi_multipath::{Access, PathId, PortalId};
 
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::access::no_answer;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
@@ -88,8 +89,6 @@ impl Supervisor {
     fn no_port_groups(&self, paths: &Paths, error: &Error) {
         paths.follow_access(false);
         paths.set_access(paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
-        let note = "the unit says that it has target port groups (TPGS), and does not tell their \
-                    states: each of its ports counts as any other";
-        self.report().note(format!("{note}: {error}"));
+        self.report().note(DiskEvent::NoPortGroups { error: error.clone() });
     }
 }

@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
 use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
 use crate::session::node::Discovered;
-use crate::url::portal_name;
 
 impl Opener {
     /// Asks the target for its portals, in discovery sessions at all portals that are known, a few at a time. The first answer
@@ -61,9 +61,7 @@ impl Opener {
         answer.targets.retain(|found| !found.addresses.is_empty());
         let Learnt { new, dropped } = self.portals.learn(target, &answer, aliases);
         if dropped > 0 {
-            let note = format!(
-                "the target names {dropped} portals too many: a disk uses at most {MAX_PORTALS}; name those to use in the URL (portal=)"
-            );
+            let note = DiskEvent::TooManyPortals { unused: dropped, max: MAX_PORTALS };
             self.report.note_once(note);
         }
         new
@@ -107,9 +105,8 @@ impl Supervisor {
         self.topology.end_discovery(now());
         match found {
             Ok(new) => {
-                for portal in &new {
-                    self.report()
-                        .note(format!("the target names another portal: {}", portal_name(portal)));
+                for portal in new {
+                    self.report().note(DiskEvent::PortalFound { portal });
                 }
                 self.use_all_ports(paths);
             }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::error::{Consequence, Error};
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
@@ -16,7 +17,7 @@ use crate::multipath::supervisor::{Supervisor, span_of};
 impl Supervisor {
     /// A lost session is back, and about to join. Returns whether what it had left is settled by that.
     pub(super) fn reopened(&self, paths: &Paths, lost: &Lost, path: &Path) -> bool {
-        self.report().with(|spread| spread.reopened += 1);
+        self.report().with(|status| status.reconnects += 1);
         self.note_return(paths);
         lost.settle_by(path)
     }
@@ -37,13 +38,15 @@ impl Supervisor {
         if outlasts && paths.open().is_empty() {
             return self.outlast(paths, lost, why);
         }
-        let note = format!("a lost session did not come back: {why}");
-        self.note_of(&lost, note);
+        let ((portal, key), error) = (lost.path().place(), why.clone());
+        self.note_of(&lost, DiskEvent::ReconnectFailed { portal, key, error });
         self.review.refusal = Some(why.clone());
         if paths.open().is_empty() && self.losses.reconnecting.is_empty() {
             let end = lost.why().clone();
             self.settlement_ended(lost, Err(why.clone()));
-            paths.end(&Error::from(Consequence::NotReopened { lost: end, why }));
+            let error = Error::from(Consequence::NotReopened { lost: end, why });
+            paths.end(&error);
+            self.report().publish(&DiskEvent::Ended { error });
         } else {
             self.settle_otherwise(lost);
         }
@@ -73,8 +76,7 @@ impl Supervisor {
         }
         let why = result.err().unwrap_or_else(|| lost.why().clone());
         if self.losses.unsettled.is_none() {
-            let note = format!("nothing proves what became of the writes of a lost session: {why}");
-            self.note_of(&lost, note);
+            self.note_of(&lost, DiskEvent::WritesInDoubt { key, error: why.clone() });
         }
         self.losses.unsettled = Some(why);
         self.losses.given_up.push(lost);
@@ -82,7 +84,7 @@ impl Supervisor {
     }
 
     /// Notes something of a lost session.
-    pub(super) fn note_of(&self, lost: &Lost, note: String) {
+    pub(super) fn note_of(&self, lost: &Lost, note: DiskEvent) {
         span_of(lost.path()).in_scope(|| self.report().note(note));
     }
 
@@ -138,7 +140,8 @@ impl Supervisor {
     /// A session was lost, and should reconnect.
     pub(super) fn lose(&mut self, path: Path, why: Error) {
         let span = span_of(&path);
-        span.in_scope(|| self.report().note(format!("a session was lost: {why}")));
+        let ((portal, key), cause) = (path.place(), Some(why.clone()));
+        span.in_scope(|| self.report().note(DiskEvent::PathDown { portal, key, cause }));
         self.reopen(Lost::new(path, why));
     }
 

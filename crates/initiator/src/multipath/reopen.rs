@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::driver::connector::Connected;
 use crate::driver::referral::Referral;
 use crate::error::{Cause, Error, SessionCause, UnitCause};
+use crate::events::waiting::WaitCause;
 use crate::multipath::dispatch::now;
 use crate::multipath::event::NotOpened;
 use crate::multipath::path::Path;
@@ -247,7 +248,14 @@ impl Opener {
         let expected = known(expected).await;
         let (why, at, lost) = (lost.why(), lost.at(), lost.path());
         let patience = lost.unit.session().policy().patience;
-        let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
+        let (portal, key) = lost.place();
+        let cause = |last_try| WaitCause::Reconnect {
+            portal: portal.clone(),
+            key,
+            lost: why.clone(),
+            last_try,
+        };
+        let wait = self.report.wait(cause(None), Some(patience));
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
         let session = lost.unit.session();
@@ -263,7 +271,11 @@ impl Opener {
         let mut why_not = why.clone();
         loop {
             match reconnect.step() {
-                Step::Try(at) => sleep_until(at.into()).await,
+                Step::Try(at) => {
+                    wait.set_next_try(Some(at.into()));
+                    sleep_until(at.into()).await;
+                    wait.set_next_try(None);
+                }
                 Step::GiveUp { at, is_final } => {
                     sleep_until(at.into()).await;
                     return Err(NotOpened { why: why_not, is_final });
@@ -276,9 +288,7 @@ impl Opener {
             };
             reconnect.end_try(now());
             if let Step::Try(_) = reconnect.step() {
-                let news =
-                    format!("a session was lost: {why}; trying again, the last try: {why_not}");
-                wait.say(news);
+                wait.say(cause(Some(why_not.clone())));
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Reports about the paths of a disk, for people.
+//! What a disk reports to its handles and subscribers: its status, its waits, its events.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
@@ -8,25 +8,30 @@ use tokio::time::Instant;
 use tracing::{Metadata, Span};
 
 use crate::error::Error;
-use crate::multipath::spread::{Spread, Waiting};
-use crate::url::portal_name;
+use crate::events::disk_event::DiskEvent;
+use crate::events::disk_events::EventLog;
+use crate::events::waiting::{WaitCause, Waiting};
+use crate::multipath::disk_status::{DiskStatus, SessionsReason};
+use crate::multipath::path_status::{PathState, PathStatus};
 
 /// The latest notes tell enough.
 const MAX_NOTES: usize = 16;
-/// What is waited for so long is worth a note, and a new one whenever it has doubled; before, it shows
-/// only while it lasts.
+/// A wait of this length is worth a note, and a new one whenever it has doubled; before, it shows only while it lasts.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What the paths and the handles of a disk share of what there is to tell.
+/// What the paths and the handles of a disk share of what it reports.
 #[derive(Debug)]
 pub(crate) struct Report {
     told: Mutex<Told>,
+    /// For subscribers, once the disk is there.
+    events: OnceLock<Arc<EventLog>>,
     span: Span,
 }
 
 #[derive(Debug, Default)]
 struct Told {
-    spread: Spread,
+    /// Without what is waited for.
+    status: DiskStatus,
     waits: Vec<WaitEntry>,
     next: u64,
 }
@@ -37,7 +42,11 @@ struct WaitEntry {
     id: u64,
     since: Instant,
     limit: Option<Duration>,
-    what: String,
+    cause: WaitCause,
+    /// The cause as a sentence, by which equal ones are recognized.
+    text: String,
+    /// The next try to reconnect.
+    next_try: Option<Instant>,
     /// When it is worth the next note, and the one that there is.
     next_note: Duration,
     note: Option<String>,
@@ -53,7 +62,12 @@ pub(crate) struct Wait {
 impl Report {
     /// A report on the disk that the span names.
     pub(crate) fn within(span: Span) -> Self {
-        Self { told: Mutex::default(), span }
+        Self { told: Mutex::default(), events: OnceLock::new(), span }
+    }
+
+    /// The disk is there: subscribers receive the events from now on.
+    pub(crate) fn publish_to(&self, events: &Arc<EventLog>) {
+        self.events.get_or_init(|| Arc::clone(events));
     }
 
     /// Around what is logged of the disk.
@@ -68,83 +82,96 @@ impl Report {
         if Span::current().metadata().is_some_and(is_own) { log() } else { self.span.in_scope(log) }
     }
 
-    pub(crate) fn get(&self) -> Spread {
+    pub(crate) fn get(&self) -> DiskStatus {
         let told = self.lock();
-        let mut spread = told.spread.clone();
+        let mut status = told.status.clone();
         // Many requests wait for the same; the first has waited longest.
         for (at, wait) in told.waits.iter().enumerate() {
-            if !told.waits.iter().take(at).any(|before| before.what == wait.what) {
-                spread.waits.push(wait.waiting());
+            if !told.waits.iter().take(at).any(|before| before.text == wait.text) {
+                status.waits.push(wait.waiting());
             }
         }
-        spread
+        status
     }
 
-    /// Changes the report.
-    pub(super) fn with(&self, change: impl FnOnce(&mut Spread)) {
-        change(&mut self.lock().spread);
+    /// The number of reconnects so far.
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.lock().status.reconnects
+    }
+
+    /// The lost sessions that are being reconnected.
+    pub(crate) fn reconnecting(&self) -> Vec<PathStatus> {
+        let told = self.lock();
+        told.waits.iter().filter_map(WaitEntry::reconnecting).collect()
+    }
+
+    /// Changes the status.
+    pub(super) fn with(&self, change: impl FnOnce(&mut DiskStatus)) {
+        change(&mut self.lock().status);
     }
 
     /// The disk has one session and keeps to it.
-    pub(crate) fn settle_for_one(&self, reason: &str) {
-        self.with(|spread| {
-            (spread.sessions, spread.peak) = (1, 1);
-            reason.clone_into(&mut spread.reason);
+    pub(crate) fn settle_for_one(&self, reason: SessionsReason) {
+        self.with(|status| {
+            (status.sessions, status.peak, status.wanted) = (1, 1, 1);
+            status.reason = reason;
         });
     }
 
     /// A session was not opened there.
     pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
-        let portal = portal_name(portal);
-        self.note(match error {
-            Some(error) => format!("portal {portal} was passed over: {error}"),
-            None => format!("portal {portal} was passed over: another one answered sooner"),
-        });
-    }
-
-    /// The target gives its sessions no handle.
-    pub(crate) fn no_tsih(&self) {
-        let note = "the target gives its sessions no TSIH: a write of a lost session may continue after the \
-                    reconnect, and nothing reports when it has ended, so other data for those blocks is not written";
-        self.note(note.to_owned());
+        self.note(DiskEvent::PortalPassedOver { portal: portal.clone(), error: error.cloned() });
     }
 
     /// Notes something in place of what was noted of it before.
-    pub(super) fn note_instead(&self, old: Option<String>, note: String) {
-        self.with(|spread| spread.notes.retain(|told| Some(told) != old.as_ref()));
+    pub(super) fn note_instead(&self, old: Option<&str>, note: DiskEvent) {
+        self.with(|status| status.notes.retain(|noted| Some(&*noted.to_string()) != old));
         self.note(note);
     }
 
     /// Notes what many sessions may meet.
-    pub(crate) fn note_once(&self, note: String) {
-        if !self.lock().spread.notes.contains(&note) {
+    pub(crate) fn note_once(&self, note: DiskEvent) {
+        let text = note.to_string();
+        if !self.lock().status.notes.iter().any(|noted| noted.to_string() == text) {
             self.note(note);
         }
     }
 
-    pub(crate) fn note(&self, note: String) {
+    /// Publishes a problem that does not stop the disk, logs it, and keeps it in the status.
+    pub(crate) fn note(&self, note: DiskEvent) {
         self.log(|| tracing::warn!("{note}"));
         self.note_logged(note);
     }
 
     /// Notes what the log has already.
-    pub(crate) fn note_logged(&self, note: String) {
-        self.with(|spread| {
-            spread.notes.retain(|old| *old != note);
-            if spread.notes.len() == MAX_NOTES {
-                spread.notes.remove(0);
+    pub(crate) fn note_logged(&self, note: DiskEvent) {
+        let text = note.to_string();
+        self.with(|status| {
+            status.notes.retain(|noted| noted.to_string() != text);
+            if status.notes.len() == MAX_NOTES {
+                status.notes.remove(0);
             }
-            spread.notes.push(note);
+            status.notes.push(note.clone());
         });
+        self.publish(&note);
     }
 
-    /// Something is waited for from now on, for so long at most if there is a limit.
-    pub(super) fn wait(self: &Arc<Self>, what: String, limit: Option<Duration>) -> Wait {
+    /// Publishes what is no problem.
+    pub(crate) fn publish(&self, event: &DiskEvent) {
+        if let Some(events) = self.events.get() {
+            events.publish(event);
+        }
+    }
+
+    /// Something is waited for from now on, for up to `limit` if there is one.
+    pub(super) fn wait(self: &Arc<Self>, cause: WaitCause, limit: Option<Duration>) -> Wait {
+        let (text, since) = (cause.to_string(), Instant::now());
         let mut told = self.lock();
         let id = told.next;
         told.next += 1;
-        let since = Instant::now();
-        told.waits.push(WaitEntry { id, since, limit, what, next_note: LONG, note: None });
+        let (next_try, next_note, note) = (None, LONG, None);
+        let entry = WaitEntry { id, since, limit, cause, text, next_try, next_note, note };
+        told.waits.push(entry);
         Wait { report: Arc::clone(self), id }
     }
 
@@ -160,50 +187,97 @@ impl Default for Report {
 }
 
 impl Wait {
-    /// Still waiting, as it looks now for that. Now and then a note is made of it.
-    pub(super) fn say(&self, what: String) {
+    /// Still waiting, for this cause. A note is made of a long wait.
+    pub(super) fn say(&self, cause: WaitCause) {
+        let text = cause.to_string();
         let mut told = self.report.lock();
-        let Told { spread, waits, .. } = &mut *told;
+        let Told { status, waits, .. } = &mut *told;
         // Of many requests that wait for the same the first speaks for all.
-        let is_told = waits.iter().any(|wait| wait.id < self.id && wait.what == what);
+        let is_told = waits.iter().any(|wait| wait.id < self.id && wait.text == text);
         let Some(wait) = waits.iter_mut().find(|wait| wait.id == self.id) else { return };
-        wait.what = what;
+        (wait.cause, wait.text) = (cause, text);
         let elapsed = wait.since.elapsed();
         if is_told || elapsed < wait.next_note {
             return;
         }
         wait.next_note = elapsed * 2;
-        let old = wait.note.replace(wait.waiting().to_string());
-        spread.notes.retain(|note| Some(note) != old.as_ref());
-        let note = wait.waiting().to_string();
+        let waiting = wait.waiting();
+        let old = wait.note.replace(waiting.to_string());
+        status.notes.retain(|note| Some(note.to_string()) != old);
         drop(told);
-        self.report.note(note);
+        self.report.note(DiskEvent::Waiting(waiting));
+    }
+
+    /// The next try to reconnect is due then; `None` while one is in progress.
+    pub(super) fn set_next_try(&self, at: Option<Instant>) {
+        let mut told = self.report.lock();
+        if let Some(wait) = told.waits.iter_mut().find(|wait| wait.id == self.id) {
+            wait.next_try = at;
+        }
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.report.lock().waits.retain(|wait| wait.id != self.id);
+        let mut told = self.report.lock();
+        let Some(at) = told.waits.iter().position(|wait| wait.id == self.id) else { return };
+        let mut wait = told.waits.remove(at);
+        if wait.note.is_none() {
+            return;
+        }
+        // The note stands for all that wait for the same.
+        if let Some(other) = told.waits.iter_mut().find(|other| other.text == wait.text) {
+            (other.note, other.next_note) = (wait.note.take(), wait.next_note);
+            return;
+        }
+        drop(told);
+        self.report.publish(&DiskEvent::WaitOver(wait.waiting()));
     }
 }
 
 impl WaitEntry {
     fn waiting(&self) -> Waiting {
-        Waiting { reason: self.what.clone(), elapsed: self.since.elapsed(), limit: self.limit }
+        Waiting { cause: self.cause.clone(), elapsed: self.since.elapsed(), limit: self.limit }
+    }
+
+    /// The path, if it is waited for a session.
+    fn reconnecting(&self) -> Option<PathStatus> {
+        let WaitCause::Reconnect { portal, key, lost, last_try } = &self.cause else { return None };
+        let now = Instant::now();
+        let state = PathState::Reconnecting {
+            elapsed: self.since.elapsed(),
+            next_try: self.next_try.map(|at| at.saturating_duration_since(now)),
+            error: last_try.as_ref().unwrap_or(lost).clone(),
+        };
+        Some(PathStatus {
+            portal: portal.clone(),
+            key: *key,
+            state,
+            access: None,
+            round_trip: None,
+            requests_in_flight: 0,
+            bytes_in_flight: 0,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use iscsi_pdu::scsi::Status;
     use tokio::time::advance;
 
     use super::*;
+    use crate::error::UnitCause;
 
     #[tokio::test(start_paused = true)]
     async fn what_is_waited_for_shows_while_it_lasts_and_is_noted_if_it_lasts_long() {
         let report = Arc::new(Report::default());
         let limit = Some(Duration::from_secs(60));
-        let busy = || "the unit answers BUSY".to_owned();
+        let log = Arc::<EventLog>::default();
+        report.publish_to(&log);
+        let mut events = log.subscribe();
+        let busy = Error::from(UnitCause::Status { command: "READ (16)", status: Status::BUSY });
+        let busy = || WaitCause::UnitRefuses { error: busy.clone() };
         let mut waits = Vec::new();
         for _ in 0..3 {
             waits.push(report.wait(busy(), limit));
@@ -221,10 +295,22 @@ mod tests {
             assert_eq!(shown, [text(seconds)]);
             assert_eq!(waits[0].elapsed, Duration::from_secs(seconds));
             let notes: Vec<_> = noted.map(text).into_iter().collect();
-            assert_eq!(report.get().notes, notes, "a note takes the place of the one before");
+            let found = report.get().notes;
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found, notes, "a note takes the place of the one before");
         }
         drop(waits);
         assert!(report.get().waits.is_empty());
         assert_eq!(report.get().notes.len(), 1);
+        for seconds in [10, 20] {
+            let event = events.next().await;
+            let Some(DiskEvent::Waiting(waiting)) = event else { panic!("{event:?}") };
+            assert_eq!(waiting.elapsed, Duration::from_secs(seconds));
+        }
+        let event = events.next().await;
+        let Some(DiskEvent::WaitOver(waiting)) = event else { panic!("{event:?}") };
+        assert_eq!(waiting.limit, limit);
+        log.end();
+        assert!(events.next().await.is_none(), "three requests waited for the same");
     }
 }

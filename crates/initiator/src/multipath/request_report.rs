@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use iscsi_multipath::requests::{Failure, Report as Reported};
 
-use crate::error::{Consequence, Error, of_blocks};
+use crate::error::{Consequence, Error};
+use crate::events::disk_event::DiskEvent;
+use crate::events::waiting::WaitCause;
 use crate::multipath::report::{Report, Wait};
-use crate::unit::retry::answer_of;
 
 /// A request, for people, and what is reported of it as long as it lasts.
 pub(super) struct RequestReport {
@@ -32,39 +33,37 @@ impl RequestReport {
 
     pub(super) fn apply(&mut self, reported: Reported<Error>) {
         match reported {
-            Reported::Held(error, limit) => self.hold(&error, limit),
+            Reported::Held(error, limit) => self.hold(error, limit),
             Reported::Released => self.held = None,
             Reported::SentAlone => {
-                let text = "requests that were in flight on several sessions in a row that were \
-                            lost are sent alone";
-                self.suspicion = Some(self.report.wait(text.to_owned(), None));
+                self.suspicion = Some(self.report.wait(WaitCause::SentAlone, None));
             }
-            Reported::WasAlone(times, error) => self.suspect(times, &error),
+            Reported::WasAlone(times, error) => self.suspect(times, error),
         }
     }
 
-    fn hold(&mut self, error: &Error, limit: Duration) {
+    fn hold(&mut self, error: Error, limit: Duration) {
         if !error.may_have_executed() {
             self.suspicion = None;
         }
-        let answers = format!("the unit answers {}", answer_of(error));
+        let cause = WaitCause::UnitRefuses { error };
         match &self.held {
-            Some((wait, held_limit)) if *held_limit == limit => wait.say(answers),
-            Some(_) | None => self.held = Some((self.report.wait(answers, Some(limit)), limit)),
+            Some((wait, held_limit)) if *held_limit == limit => wait.say(cause),
+            Some(_) | None => self.held = Some((self.report.wait(cause, Some(limit)), limit)),
         }
     }
 
     /// The request was alone on this number of sessions in a row that were lost.
-    fn suspect(&mut self, times: u32, error: &Error) {
-        let (command, blocks) = (self.command, of_blocks(self.blocks.as_ref()));
-        let sessions = if times == 1 { "session that was" } else { "sessions that were" };
-        let text = format!("{command}{blocks} was alone on {times} {sessions} lost: {error}");
-        if times == 1 {
-            self.report.note(text.clone());
+    fn suspect(&mut self, sessions: u32, error: Error) {
+        let (command, blocks) = (self.command, self.blocks.clone());
+        if sessions == 1 {
+            let (blocks, error) = (blocks.clone(), error.clone());
+            self.report.note(DiskEvent::EndsSessions { command, blocks, sessions, error });
         }
+        let cause = WaitCause::EndsSessions { command, blocks, sessions, error };
         match &self.suspicion {
-            Some(wait) => wait.say(text),
-            None => self.suspicion = Some(self.report.wait(text, None)),
+            Some(wait) => wait.say(cause),
+            None => self.suspicion = Some(self.report.wait(cause, None)),
         }
     }
 
@@ -112,12 +111,12 @@ mod tests {
         for limit in [5, 300].map(Duration::from_secs) {
             request.apply(Reported::Held(busy(), limit));
             let waits = report.get().waits;
-            assert_eq!((waits.len(), &*waits[0].reason), (1, "the unit answers BUSY"));
+            assert_eq!((waits.len(), &*waits[0].cause.to_string()), (1, "the unit answers BUSY"));
             assert_eq!(waits[0].limit, Some(limit));
         }
         tokio::time::advance(Duration::from_secs(11)).await;
         request.apply(Reported::Held(busy(), Duration::from_secs(300)));
-        assert!(report.get().notes[0].contains("the unit answers BUSY (11 s so far"));
+        assert!(report.get().notes[0].to_string().contains("the unit answers BUSY (11 s so far"));
         request.apply(Reported::Released);
         assert!(report.get().waits.is_empty());
     }
@@ -127,16 +126,16 @@ mod tests {
     async fn a_suspect_is_named_once_it_was_alone() {
         let (report, mut request) = request();
         request.apply(Reported::SentAlone);
-        let spread = report.get();
-        assert!(spread.notes.is_empty() && spread.waits.len() == 1, "{spread:?}");
+        let status = report.get();
+        assert!(status.notes.is_empty() && status.waits.len() == 1, "{status:?}");
         for times in 1..3 {
             request.apply(Reported::WasAlone(times, lost()));
             let notes = report.get().notes;
             let named = "READ (16) of blocks 7 to 7 was alone on 1 session that was lost: ";
-            assert!(notes.len() == 1 && notes[0].starts_with(named), "{notes:?}");
+            assert!(notes.len() == 1 && notes[0].to_string().starts_with(named), "{notes:?}");
         }
         let waits = report.get().waits;
-        assert!(waits.len() == 1 && waits[0].reason.contains("2 sessions"), "{waits:?}");
+        assert!(waits.len() == 1 && waits[0].cause.to_string().contains("2 sessions"), "{waits:?}");
         let failure = Failure::EndsSessions { times: 5, cause: lost() };
         let error = request.error_of(failure).to_string();
         assert!(error.contains("READ (16) of blocks 7 to 7 ended"), "{error}");

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
@@ -21,8 +22,11 @@ impl Supervisor {
     /// Opens and closes sessions as the topology wants it.
     pub(super) fn follow_topology(&mut self, paths: &Paths, count: Count) {
         let not_served = paths.take_useless();
-        for (_, error) in &not_served {
-            self.report().note(format!("a session was of no use: {error}"));
+        for (id, error) in &not_served {
+            if let Some((_, path)) = paths.open().iter().find(|(there, _)| there == id) {
+                let ((portal, key), error) = (path.place(), error.clone());
+                self.report().note(DiskEvent::PathUnserved { portal, key, error });
+            }
             self.review.refusal = Some(error.clone());
         }
         let sessions = paths.sessions(&not_served);
@@ -115,7 +119,8 @@ impl Supervisor {
                 }
             }
             Why::Count | Why::Flush => {
-                self.report().note(format!("a further session was not opened: {error}"));
+                let note = DiskEvent::SessionNotOpened { portal: None, error: error.clone() };
+                self.report().note(note);
                 if !may_pass(error) {
                     let coming = self.topology.reconnecting() + self.topology.opening();
                     let why = format!("no further session can be opened: {error}");
@@ -125,10 +130,8 @@ impl Supervisor {
             }
             Why::Spare => {
                 let portal = open.portals.first().map_or(0, |portal| portal.0);
-                let name = self.opener.portal_name(portal);
-                self.report().note(format!(
-                    "no session with the unit could be opened at portal {name}: {error}"
-                ));
+                let (portal, error) = (self.opener.portals.get(portal), error.clone());
+                self.report().note(DiskEvent::SessionNotOpened { portal, error });
             }
             Why::Need | Why::Standby | Why::Spread | Why::Better => {
                 tracing::debug!(reason = ?open.why, portals = ?open.portals, %error, "a session was not opened");

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::error::Error;
+use crate::events::disk_event::DiskEvent;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::report::Report;
@@ -79,19 +80,23 @@ impl Paths {
     }
 }
 
-/// Waits for the end of a session, and reports meanwhile when the target is busy.
+/// Waits for the end of a session, and reports meanwhile what the target announces.
 async fn watch(session: Session, report: Arc<Report>) -> Error {
     let mut notices = session.notices();
     let mut closed = pin!(session.closed());
-    let mut told = None;
+    let mut noted: Option<String> = None;
     loop {
         tokio::select! {
             biased;
             end = &mut closed => return end.err().unwrap_or_else(Error::closed),
             Some(notice) = notices.recv() => {
-                if let Notice::Busy { operation, silence, .. } = notice {
-                    let busy = format!("the target is busy: {operation} for {} s", silence.as_secs());
-                    report.note_instead(told.replace(busy.clone()), busy);
+                let is_busy = matches!(notice, Notice::Busy { .. });
+                let event = DiskEvent::Notice { key: session.key(), notice };
+                if is_busy {
+                    let old = noted.replace(event.to_string());
+                    report.note_instead(old.as_deref(), event);
+                } else {
+                    report.publish(&event);
                 }
             }
         }

@@ -20,6 +20,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{Instrument, Span, error_span};
 
 use crate::error::{Cause, Error, UnitCause};
+use crate::events::disk_event::DiskEvent;
+use crate::events::disk_events::{DiskEvents, EventLog};
+use crate::multipath::disk_status::SessionsReason;
 use crate::multipath::dispatch::{Paths, WeakPaths, now};
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::idle_poll::{hear_of_changes, is_quiet, next_commands};
@@ -29,7 +32,6 @@ use crate::multipath::reopen::{ExpectedUnitReceiver, Opener};
 use crate::multipath::report::Report;
 use crate::multipath::review::Review;
 use crate::options::sessions::Sessions;
-use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
 use iscsi_multipath::CommandNumber;
 use iscsi_multipath::paths::Credit;
 
@@ -41,8 +43,8 @@ pub(crate) struct Supervisor {
     pub(super) expected: ExpectedUnitReceiver,
     pub(super) topology: Topology,
     pub(super) port_groups: PortGroups,
-    /// What the unit reports, of which changes of access states count here.
-    changes: UnitChanges,
+    /// The events of the disk, of which changes of access states count here.
+    disk_events: DiskEvents,
     pub(super) losses: LostSessions,
     pub(super) review: Review,
     pub(super) polls: IdlePoll<CommandNumber>,
@@ -83,7 +85,7 @@ impl Supervisor {
             Tasks { events: opening, ends: JoinSet::new(), poll: None, closed: paths.supervise() };
         let options = opener.node.options();
         let polls = IdlePoll::new(options.poll_interval(opener.url.parameters.poll), now());
-        let (port_groups, changes) = port_groups(paths, options.advanced.retry_pauses.pauses());
+        let (port_groups, disk_events) = port_groups(paths, options.advanced.retry_pauses.pauses());
         let mut supervisor = Self {
             paths: paths.downgrade(),
             attention: paths.attention(),
@@ -91,7 +93,7 @@ impl Supervisor {
             expected,
             topology,
             port_groups,
-            changes,
+            disk_events,
             losses: LostSessions::new(),
             review: Review::new(sessions, reason),
             polls,
@@ -141,7 +143,7 @@ impl Supervisor {
                 biased;
                 () = sleep_until_some(review.map(Instant::from_std)) => self.review.pace.begin(now()),
                 () = self.attention.notified() => self.review.pace.wake(),
-                () = access_changed(&mut self.changes) => self.port_groups.call(),
+                () = access_changed(&mut self.disk_events) => self.port_groups.call(),
                 () = sleep_until_some(wakes) => {}
                 Some(end) = self.tasks.ends.join_next() => {
                     if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
@@ -229,6 +231,8 @@ impl Supervisor {
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
         self.follow_path(paths, id, &path);
+        let (portal, key) = path.place();
+        self.report().publish(&DiskEvent::PathUp { portal, key });
     }
 
     /// Asks the unit of an idle disk whether it has something to report, where it is time.
@@ -270,36 +274,20 @@ impl Supervisor {
 
     fn report_count(&self, paths: &Paths) {
         let sessions = count(&paths.open());
-        self.report().with(|spread| {
-            spread.sessions = sessions;
-            spread.peak = spread.peak.max(sessions);
-            spread.reason = self.reason(sessions);
+        let (opening, reconnecting) = (self.topology.opening(), self.topology.reconnecting());
+        let coming = sessions + opening + reconnecting;
+        self.report().with(|status| {
+            status.sessions = sessions;
+            status.peak = status.peak.max(sessions);
+            (status.opening, status.reconnecting) = (opening, reconnecting);
+            (status.wanted, status.reason) = match self.review.sessions {
+                Sessions::Fixed(asked) => (asked, SessionsReason::Fixed),
+                Sessions::Auto { .. } => {
+                    (coming, SessionsReason::Tuned(self.review.count.reason().to_owned()))
+                }
+            };
+            status.refusal.clone_from(&self.review.refusal);
         });
-    }
-
-    /// Why there is this number of sessions; where they are not all there, what has become of the others.
-    fn reason(&self, sessions: u32) -> String {
-        let (opening, reopening) = (self.topology.opening(), self.topology.reconnecting());
-        let mut missing = Vec::new();
-        if opening > 0 {
-            missing.push(format!("{opening} not open yet"));
-        }
-        if reopening > 0 {
-            missing.push(format!("{reopening} lost and not back yet"));
-        }
-        if let Sessions::Fixed(asked) = self.review.sessions
-            && sessions < asked
-        {
-            let gone = asked.saturating_sub(sessions + opening + reopening);
-            match &self.review.refusal {
-                _ if gone == 0 => {}
-                Some(error) => missing.push(format!("{gone} not to be had ({error})")),
-                None => missing.push(format!("{gone} lost")),
-            }
-            return format!("{asked} asked for; {}", missing.join(", "));
-        }
-        missing.insert(0, self.review.count.reason().to_owned());
-        missing.join("; ")
     }
 }
 
@@ -313,22 +301,23 @@ impl Drop for Supervisor {
 }
 
 /// The port groups of a unit that says whether it has any, and its reports of changes. Requests count on the states from now on.
-fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, UnitChanges) {
+fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, DiskEvents) {
     let open = paths.open();
     let state = open.first().map(|(_, path)| path.unit.state());
     let profile = state.and_then(|state| state.profile.get());
     let is_claimed =
         profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
     paths.follow_access(is_claimed);
-    let changes =
-        state.map_or_else(|| ChangeLog::default().follow(), |state| state.known().changes.follow());
-    (PortGroups::new(is_claimed, back_off, now()), changes)
+    let events = state
+        .map_or_else(|| EventLog::default().subscribe(), |state| state.known().events.subscribe());
+    (PortGroups::new(is_claimed, back_off, now()), events)
 }
 
 /// Waits until the unit reports that states have changed.
-async fn access_changed(changes: &mut UnitChanges) {
-    while let Some(change) = changes.next().await {
-        if change == UnitChange::AccessStates {
+async fn access_changed(events: &mut DiskEvents) {
+    while let Some(event) = events.next().await {
+        // What was missed may have been such a report.
+        if matches!(event, DiskEvent::AccessStatesChanged | DiskEvent::Missed { .. }) {
             return;
         }
     }

@@ -4,8 +4,11 @@
 //! into standby, one of those stays logged in until a flush has vouched for what was written before: it is
 //! told of each reset as well (SAM-5 §5.14).
 
+use std::sync::Arc;
+
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
+use crate::multipath::leaving::closed;
 use crate::multipath::leaving::let_go;
 use crate::multipath::path::Path;
 use crate::multipath::supervisor::Supervisor;
@@ -73,11 +76,11 @@ impl Supervisor {
             self.dismiss(before);
         }
         let (paths, retired) = (paths.clone(), path.clone());
+        let report = Arc::clone(&self.opener.report);
         self.leave(path.clone(), async move {
-            match paths.remove(id).await {
-                Some(path) if !paths.is_witness(id) => let_go(path).await,
-                Some(_) | None => Event::Stayed(retired),
-            }
+            let Some(path) = paths.remove(id).await else { return Event::Stayed(retired) };
+            report.publish(&closed(&path));
+            if paths.is_witness(id) { Event::Stayed(retired) } else { let_go(path).await }
         });
     }
 

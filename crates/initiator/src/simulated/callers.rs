@@ -190,7 +190,7 @@ async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
     assert!(session.is_waited_for() && !disk.is_settled());
     assert_eq!(session.time2wait(), Duration::from_secs(2));
     later.await.unwrap();
-    assert_eq!(disk.spread().reopened, 1);
+    assert_eq!(disk.status().reconnects, 1);
     disk.logout().await.unwrap();
 }
 

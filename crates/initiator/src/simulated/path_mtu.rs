@@ -27,6 +27,10 @@ fn segments_of(disk: &Disk) -> Vec<Option<u32>> {
     sessions.iter().map(|session| session.plan().unwrap().segment.value).collect()
 }
 
+fn notes_of(disk: &Disk) -> Vec<String> {
+    disk.status().notes.iter().map(ToString::to_string).collect()
+}
+
 /// RFC 2923 §2.1: found out, got round, told, and remembered, in either direction.
 #[tokio::test(start_paused = true)]
 async fn long_packets_that_do_not_arrive_become_short_ones() {
@@ -53,7 +57,7 @@ async fn long_packets_that_do_not_arrive_become_short_ones() {
         let read = disk.read_at(0, data.len()).await.unwrap();
         assert!(passing[0] == usize::MAX || read == data);
         assert!(begun.elapsed() < Duration::from_secs(30), "{passing:?}: {:?}", begun.elapsed());
-        let notes = disk.spread().notes;
+        let notes = notes_of(&disk);
         let told = notes.iter().filter(|note| note.starts_with(way));
         assert_eq!(told.count(), 1, "{notes:?}");
         // Those that stood still on the way are given up as soon as they are needed.
@@ -87,7 +91,7 @@ async fn other_stillness_is_no_black_hole() {
         portal.release();
         reading.await.unwrap().unwrap();
         assert_eq!(segments_of(&disk), [None], "{what}");
-        assert_eq!((disk.spread().notes, disk.spread().reopened), (Vec::new(), 0), "{what}");
+        assert_eq!((notes_of(&disk), disk.status().reconnects), (Vec::new(), 0), "{what}");
         disk.logout().await.unwrap();
     }
 }

@@ -60,7 +60,7 @@ async fn there_are_never_more_sessions_than_were_allowed() {
     let watch = async {
         loop {
             most = most.max(disk.sessions().len());
-            reasons.push(disk.spread().reason);
+            reasons.push(disk.status().explain());
             reasons.dedup();
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

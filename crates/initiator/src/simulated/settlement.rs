@@ -147,7 +147,7 @@ async fn the_losing_copy_of_a_write_is_aborted() {
     assert!(!newer.is_finished() && rig.parts_of(OLD) > 0);
     rig.network.portals[0].release();
     newer.await.unwrap().unwrap();
-    assert_eq!((rig.parts_of(NEW), rig.disk.spread().reopened), (PARTS, 0));
+    assert_eq!((rig.parts_of(NEW), rig.disk.status().reconnects), (PARTS, 0));
     let target = lock(&rig.network.portals[0].target);
     let aborts = target.received().iter();
     let aborts = aborts.filter(|(_, pdu)| pdu.opcode() == Some(Opcode::TaskManagementRequest));
@@ -230,7 +230,7 @@ async fn a_dark_portal_costs_its_head_start() {
         "{:?}",
         begun.elapsed()
     );
-    assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
+    assert_eq!((rig.disk.status().reconnects, rig.disk.sessions().len()), (1, 2));
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);
     rig.disk.logout().await.unwrap();
@@ -256,7 +256,7 @@ async fn sessions_are_spread_over_the_portals_again() {
     while begun.elapsed() < LONG && at_first() != (1, 2) {
         rig.write(NEW).await.unwrap();
     }
-    assert_eq!((at_first(), rig.disk.spread().reopened), ((1, 2), 1));
+    assert_eq!((at_first(), rig.disk.status().reconnects), ((1, 2), 1));
     rig.write(OLD).await.unwrap();
     assert_eq!(rig.parts_of(OLD), PARTS);
     rig.disk.logout().await.unwrap();
@@ -416,7 +416,7 @@ async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
     rig.lead_first_portal_to(3);
     rig.network.portals[0].cut();
     rig.write(NEW).await.unwrap();
-    assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
+    assert_eq!((rig.disk.status().reconnects, rig.disk.sessions().len()), (1, 2));
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);
     rig.disk.logout().await.unwrap();
@@ -431,7 +431,7 @@ async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     rig.network.portals[0].cut();
     let error = rig.write(NEW).await.unwrap_err();
     assert_eq!(error.advice(), Some(Advice::WriteLater), "{error}");
-    assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
+    assert_eq!((rig.disk.status().reconnects, rig.disk.sessions().len()), (1, 2));
     let newer = rig.parts_of(NEW);
     assert!(newer < PARTS);
     rig.release().await;

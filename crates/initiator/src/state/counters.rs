@@ -200,6 +200,11 @@ impl Counters {
 }
 
 impl Counted {
+    /// The number of requests in flight, and their bytes.
+    pub(crate) const fn in_flight(&self) -> (u64, u64) {
+        (self.requests_in_flight, self.bytes_in_flight)
+    }
+
     /// Counts the beginning of a request that moves `bytes` bytes.
     pub(crate) const fn begin(&mut self, bytes: u64) {
         self.requests_in_flight += 1;

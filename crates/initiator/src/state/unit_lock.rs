@@ -2,11 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_multipath::{Begun, LossCount, Transitions, Unit, UnknownForms};
 
-use crate::state::unit_changes::ChangeLog;
+use crate::events::disk_event::DiskEvent;
+use crate::events::disk_events::EventLog;
 
 /// What the sessions of a disk know of their unit, under one lock.
 ///
@@ -16,7 +17,8 @@ use crate::state::unit_changes::ChangeLog;
 pub(crate) struct UnitLock {
     copies: Copies,
     unit: Mutex<Unit>,
-    pub(crate) changes: ChangeLog,
+    /// The events of the disk.
+    pub(crate) events: Arc<EventLog>,
 }
 
 /// Copies of what every request looks at, so that it need not take the lock for that. They are renewed before the lock is
@@ -28,6 +30,7 @@ struct Copies {
     size: AtomicU64,
     revision: AtomicU64,
     attentions: AtomicU64,
+    losses: AtomicU64,
     reported_losses: AtomicU64,
     unknown_forms: AtomicU32,
     transitions: AtomicU32,
@@ -37,14 +40,24 @@ struct Copies {
 /// What is known of the unit, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct UnitGuard<'a> {
+    // Dropped in this order: subscribers are woken after the lock is released.
     unit: MutexGuard<'a, Unit>,
     copies: &'a Copies,
+    losses: NewLosses<'a>,
+}
+
+/// Publishes that writes were lost, if they were.
+#[derive(Debug)]
+struct NewLosses<'a> {
+    events: &'a EventLog,
+    are_some: bool,
 }
 
 impl UnitLock {
     pub(crate) fn lock(&self) -> UnitGuard<'_> {
         let unit = self.unit.lock().unwrap_or_else(PoisonError::into_inner);
-        UnitGuard { unit, copies: &self.copies }
+        let losses = NewLosses { events: &self.events, are_some: false };
+        UnitGuard { unit, copies: &self.copies, losses }
     }
 
     /// The capacity of the unit, bytes; 0 as long as it is unknown.
@@ -85,8 +98,9 @@ impl UnitLock {
 }
 
 impl Copies {
-    /// Writes only what has changed: most commands change none of them, and other processors read them.
-    fn renew(&self, unit: &Unit) {
+    /// Writes only what has changed: most commands change none of them, and other processors read them. Returns whether more
+    /// writes were lost.
+    fn renew(&self, unit: &Unit) -> bool {
         let identity = &unit.identity;
         if self.revision.load(Ordering::Relaxed) != identity.revision() {
             self.needs_revalidation.store(identity.any_needs_revalidation(), Ordering::Release);
@@ -107,6 +121,12 @@ impl Copies {
                 copy.store(now, Ordering::Release);
             }
         }
+        let losses = unit.durability.losses().0;
+        let is_new = self.losses.load(Ordering::Relaxed) != losses;
+        if is_new {
+            self.losses.store(losses, Ordering::Relaxed);
+        }
+        is_new
     }
 }
 
@@ -126,7 +146,15 @@ impl DerefMut for UnitGuard<'_> {
 
 impl Drop for UnitGuard<'_> {
     fn drop(&mut self) {
-        self.copies.renew(&self.unit);
+        self.losses.are_some = self.copies.renew(&self.unit);
+    }
+}
+
+impl Drop for NewLosses<'_> {
+    fn drop(&mut self) {
+        if self.are_some {
+            self.events.publish(&DiskEvent::WritesLost);
+        }
     }
 }
 

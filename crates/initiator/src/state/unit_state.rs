@@ -148,7 +148,7 @@ impl UnitState {
     /// Informs the subscribers to changes.
     pub(crate) fn report_resized(&self, Resized { before, now }: Resized) {
         tracing::info!(before, now, "the unit has another capacity, bytes");
-        self.known.changes.resized(before, now);
+        self.known.events.resized(before, now);
     }
 
     /// The flushes that take turns with those of the disk, and fail for it as well. The first call finds them.
@@ -237,7 +237,7 @@ impl Listener {
         let command = CommandFacts { number, synchronizes_cache, is_preempted };
         let effects = unit.lock().end(unit.path, command, end);
         if let Some(attention) = effects.attention {
-            unit.known.changes.hear(attention);
+            unit.known.events.on_unit_attention(attention);
         }
         if effects.has_failed_flush
             && let Some(flushes) = unit.flushes.get()

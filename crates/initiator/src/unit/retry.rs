@@ -7,7 +7,6 @@ use iscsi_multipath::requests::end::End;
 use iscsi_pdu::scsi::AccessState;
 use tokio::time::Instant;
 
-use crate::error::Error;
 use crate::options::back_off::BackOff;
 
 /// The pauses after which a method of a session or a unit gives up: about five seconds by default.
@@ -95,15 +94,6 @@ impl<'a> Patience<'a> {
         let pause = self.options.pauses().after(self.pauses).next();
         self.pauses = self.pauses.saturating_add(1);
         pause
-    }
-}
-
-/// What the unit has answered, for people, in place of taking a command.
-pub(crate) fn answer_of(error: &Error) -> String {
-    match (error.sense(), error.status()) {
-        (Some(sense), _) => sense.to_string(),
-        (None, Some(status)) => status.to_string(),
-        (None, None) => "nothing in time".to_owned(),
     }
 }
 

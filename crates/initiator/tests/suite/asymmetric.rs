@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::{TARGET, Watched, initiator, let_pass, pattern, soon, until};
+use crate::support::{
+    TARGET, Watched, initiator, let_pass, notes_of, pattern, shown, soon, unit_change, until,
+};
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_initiator::{Disk, DiskEvent, ErrorKind, Options, PathStatus, Sessions};
 use iscsi_pdu::scsi::{AccessState as State, SetTargetPortGroups};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -137,6 +139,12 @@ async fn requests_go_to_the_optimized_port_and_no_other() {
         write_all(&disk, seed).await;
     }
     assert_eq!(array.moved(0), before);
+    let port = |path: &PathStatus| usize::from(path.portal.port != array.ports[0].address().port());
+    let mut paths = disk.paths();
+    paths.sort_by_key(port);
+    let states: Vec<_> = paths.iter().map(|path| (path.state.to_string(), path.access)).collect();
+    let expected = [("standby", State::ActiveNonOptimized), ("open", State::ActiveOptimized)];
+    assert_eq!(states, expected.map(|(state, access)| (state.to_owned(), Some(access))));
     assert_holds(&array, 19);
     // What is preferred comes first among equals.
     array.groups.set_state(1, AccessState::ActiveOptimized);
@@ -165,11 +173,11 @@ async fn states_that_change_are_followed_at_once() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
     let disk = array.open(2).await;
     settle_on(&array, &disk, 0).await;
-    let mut changes = disk.changes();
+    let mut changes = disk.events();
     array.groups.set_state(2, AccessState::ActiveOptimized);
     array.groups.set_state(1, AccessState::ActiveNonOptimized);
     settle_on(&array, &disk, 1).await;
-    assert_eq!(soon(changes.next()).await, Some(UnitChange::AccessStates));
+    assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&DiskEvent::AccessStatesChanged)));
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
         for (good, bad) in [(0, 1), (1, 0)] {
             array.groups.set_state(good as u16 + 1, AccessState::ActiveNonOptimized);
@@ -195,7 +203,10 @@ async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
             let disk = disk.clone();
             async move { write_all(&disk, 2).await }
         });
-        until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("NOT READY"))).await;
+        until(|| {
+            disk.status().waits.iter().any(|wait| wait.cause.to_string().contains("NOT READY"))
+        })
+        .await;
         array.groups.set_state(2, AccessState::ActiveNonOptimized);
         soon(writing).await.unwrap();
         assert_holds(&array, 2);
@@ -289,7 +300,7 @@ async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same
     let disk = array.open(2).await;
     write_all(&disk, 5).await;
     assert_holds(&array, 5);
-    let told = || disk.spread().notes.iter().any(|note| note.contains("TPGS"));
+    let told = || notes_of(&disk).iter().any(|note| note.contains("TPGS"));
     until(told).await;
     array.groups.set_state(1, AccessState::Standby);
     write_all(&disk, 6).await;
@@ -340,6 +351,7 @@ async fn a_transition_is_waited_for() {
 async fn sessions_move_to_the_better_port() {
     let array = Array::start([AccessState::ActiveNonOptimized, AccessState::ActiveOptimized]).await;
     let disk = array.open(6).await;
+    let (mut events, mut moves) = (disk.events(), [0, 0]);
     let count = |port: usize| {
         let address = array.ports[port].address();
         let sessions = disk.sessions();
@@ -354,6 +366,21 @@ async fn sessions_move_to_the_better_port() {
     })
     .await;
     assert_holds(&array, 9);
+    // Each move is a path that comes up and one that the disk has closed.
+    while moves != [2, 2] {
+        match soon(events.next()).await.unwrap() {
+            DiskEvent::PathUp { portal, .. } => {
+                assert_eq!(portal.port, array.ports[1].address().port());
+                moves[0] += 1;
+            }
+            DiskEvent::PathDown { portal, cause, .. } => {
+                assert_eq!(portal.port, array.ports[0].address().port());
+                assert!(cause.is_none(), "{cause:?}");
+                moves[1] += 1;
+            }
+            event => assert!(!matches!(event, DiskEvent::Missed { .. }), "{event}"),
+        }
+    }
 }
 
 /// `portals=auto`: the target's own list adds the other port.

@@ -48,11 +48,11 @@ async fn every_unit_attention_counts_before_the_command_ends_that_was_told() {
         |target| tell(target, Sense::new(6, 0x28, 0)),
     ];
     for tells in tells {
-        let before = disk.attentions();
+        let before = disk.unit_attention_count();
         rig.server.with(tells);
-        assert_eq!(disk.attentions(), before, "nothing was asked of the unit");
+        assert_eq!(disk.unit_attention_count(), before, "nothing was asked of the unit");
         soon(disk.read_at(0, 512)).await.unwrap();
-        assert!(disk.attentions() > before);
+        assert!(disk.unit_attention_count() > before);
     }
     rig.assert_clean();
 }
@@ -62,7 +62,7 @@ async fn what_ends_well_or_fails_by_itself_does_not_count() {
     let rig = start().await;
     let disk = open(&rig, 2).await;
     gather(&disk, 2).await;
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     rig.server.with(|target| target.config_mut().faults.push(Fault::medium_error(8..9).times(1)));
     for at in 0..20 {
         soon(disk.write_at(at * 8192, pattern(8192, at as u8))).await.unwrap();
@@ -70,7 +70,7 @@ async fn what_ends_well_or_fails_by_itself_does_not_count() {
     }
     assert!(soon(disk.read_at(4096, 512)).await.is_err());
     soon(disk.read_at(0, 1 << 20)).await.unwrap();
-    assert_eq!(disk.attentions(), before);
+    assert_eq!(disk.unit_attention_count(), before);
 }
 
 #[tokio::test]
@@ -79,12 +79,12 @@ async fn a_reset_counts_over_whichever_session_it_is_told() {
     let disk = open(&rig, 3).await;
     gather(&disk, 3).await;
     for session in 0..3 {
-        let before = disk.attentions();
+        let before = disk.unit_attention_count();
         rig.server.with(|target| target.reset_by_another(0));
         // Asked over this one alone.
         let unit = disk.sessions()[session].logical_unit(disk.unit().lun());
         soon(unit.test_unit_ready()).await.unwrap();
-        assert_eq!(disk.attentions(), before + 1);
+        assert_eq!(disk.unit_attention_count(), before + 1);
     }
 }
 
@@ -93,24 +93,24 @@ async fn a_reset_counts_over_whichever_session_it_is_told() {
 async fn a_session_that_is_opened_anew_counts_though_the_target_tells_nothing() {
     let rig = start().await;
     let disk = open(&rig, 1).await;
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     rig.server.with(|target| target.drop_connection(ConnId(0)));
     soon(disk.read_at(0, 512)).await.unwrap();
-    assert!(disk.stats().sessions_reopened == 1 && disk.attentions() > before);
-    let before = disk.attentions();
+    assert!(disk.stats().sessions_reopened == 1 && disk.unit_attention_count() > before);
+    let before = disk.unit_attention_count();
     soon(disk.read_at(0, 512)).await.unwrap();
-    assert_eq!(disk.attentions(), before);
+    assert_eq!(disk.unit_attention_count(), before);
 }
 
 #[tokio::test]
 async fn another_unit_counts_also_where_the_target_does_not_tell() {
     let rig = start().await;
     let disk = open(&rig, 1).await;
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     let other = Unit::new(RamDisk::new(512, BLOCKS)).with_identity("0002", 0x3000_0000_0000_0002);
     rig.server.with(|target| target.config_mut().units.insert(0, other));
     assert!(soon(disk.confirm_unit()).await.is_err());
-    assert!(disk.attentions() > before);
+    assert!(disk.unit_attention_count() > before);
 }
 
 /// SPC-4 §4.5.5: a deferred error is about what had ended well.
@@ -120,16 +120,16 @@ async fn what_a_volatile_cache_has_lost_counts() {
     rig.disk.set_cache(Cache::Volatile);
     let disk = open(&rig, 1).await;
     soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     assert_eq!(rig.disk.fail_write_back(0..8), 8);
     soon(disk.read_at(1 << 20, 512)).await.unwrap();
-    assert!(disk.attentions() > before, "a deferred error");
+    assert!(disk.unit_attention_count() > before, "a deferred error");
     soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     rig.server
         .with(|target| target.config_mut().faults.push(Fault::flush_error(.., true).times(1)));
     assert!(soon(disk.flush()).await.is_err());
-    assert!(disk.attentions() > before, "a flush that failed on the medium");
+    assert!(disk.unit_attention_count() > before, "a flush that failed on the medium");
 }
 
 /// SAM-5 §5.6: TASK ABORTED stands where the unit could have told of a reset.
@@ -140,7 +140,7 @@ async fn a_command_that_ends_without_its_status_counts() {
     })
     .await;
     let disk = open(&rig, 1).await;
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     rig.server.with(Target::hold);
     let reader = disk.clone();
     let read = tokio::spawn(async move { reader.read_at(0, 512).await });
@@ -150,5 +150,5 @@ async fn a_command_that_ends_without_its_status_counts() {
         target.release();
     });
     soon(read).await.unwrap().unwrap();
-    assert!(disk.attentions() > before);
+    assert!(disk.unit_attention_count() > before);
 }

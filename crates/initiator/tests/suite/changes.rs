@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, initiator, pattern, soon, until};
-use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, UnitChange};
+use crate::support::{Rig, initiator, pattern, shown, soon, unit_change, until};
+use iscsi_initiator::{Disk, DiskEvent, ErrorKind, Options, Sessions};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome, Target};
@@ -34,14 +34,14 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
     for sessions in [1, 3] {
         let rig = start().await;
         let disk = open(&rig, sessions).await;
-        let mut changes = disk.changes();
+        let mut changes = disk.events();
         let beyond = soon(disk.write_at(BYTES, vec![7; 512])).await.unwrap_err();
         assert_eq!(beyond.kind(), ErrorKind::InvalidInput, "{beyond}");
         assert!(beyond.to_string().ends_with(&format!("a disk of {BYTES} bytes")), "{beyond}");
         rig.server.with(|target| unit(target).disk.resize(2 * BLOCKS));
         soon(disk.read_at(0, 512)).await.unwrap();
-        let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
-        assert_eq!(soon(changes.next()).await, Some(told));
+        let told = DiskEvent::CapacityChanged { before: BYTES, now: 2 * BYTES };
+        assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
         assert_eq!((disk.capacity(), disk.profile().capacity.blocks), (2 * BYTES, BLOCKS));
         let data = pattern(4096, 3);
         soon(disk.write_at(2 * BYTES - 4096, data.clone())).await.unwrap();
@@ -51,7 +51,9 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
         }
         soon(disk.flush()).await.unwrap();
         drop(disk);
-        assert_eq!(soon(changes.next()).await, None);
+        while let Some(event) = soon(changes.next()).await {
+            assert!(!matches!(event, DiskEvent::CapacityChanged { .. }), "{event}");
+        }
         rig.assert_clean();
     }
 }
@@ -61,7 +63,7 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
 async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
     let rig = start().await;
     let disk = open(&rig, 2).await;
-    let mut changes = disk.changes();
+    let mut changes = disk.events();
     let data = pattern(8192, 5);
     soon(disk.write_at(0, data.clone())).await.unwrap();
     rig.server.with(|target| unit(target).disk.resize(BLOCKS / 2));
@@ -70,8 +72,8 @@ async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
     let is_told =
         error.to_string() == format!("the unit has {} bytes now, and had {BYTES}", BYTES / 2);
     assert!(is_told && error.kind() == ErrorKind::UnitChanged, "{error}");
-    let told = UnitChange::Capacity { before: BYTES, now: BYTES / 2 };
-    assert_eq!(soon(changes.next()).await, Some(told));
+    let told = DiskEvent::CapacityChanged { before: BYTES, now: BYTES / 2 };
+    assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
     // One that begins before the end is as bad, and is not sent at all.
     let left = |rig: &Rig| rig.server.with(|target| unit(target).disk.read(0, BYTES as usize / 2));
     let before = left(&rig);
@@ -89,14 +91,14 @@ async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
 async fn a_session_that_comes_back_finds_the_size_that_the_unit_has_by_then() {
     let rig = start().await;
     let disk = open(&rig, 1).await;
-    let mut changes = disk.changes();
+    let mut changes = disk.events();
     rig.server.with(|target| {
         unit(target).disk.resize(2 * BLOCKS);
         target.drop_connections();
     });
     soon(disk.read_at(0, 512)).await.unwrap();
-    let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
-    assert_eq!(soon(changes.next()).await, Some(told));
+    let told = DiskEvent::CapacityChanged { before: BYTES, now: 2 * BYTES };
+    assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
     soon(disk.write_at(2 * BYTES - 512, vec![9; 512])).await.unwrap();
 }
 
@@ -105,19 +107,19 @@ async fn a_session_that_comes_back_finds_the_size_that_the_unit_has_by_then() {
 async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     let rig = start().await;
     let disk = open(&rig, 1).await;
-    let mut changes = disk.changes();
+    let mut changes = disk.events();
     for (sense, change) in [
-        (Sense::INQUIRY_CHANGED, UnitChange::InquiryData),
-        (Sense::LUNS_CHANGED, UnitChange::ReportedLuns),
-        (Sense::new(6, 0x2a, 0x06), UnitChange::AccessStates),
-        (Sense::new(6, 0x2a, 0x07), UnitChange::AccessStates),
+        (Sense::INQUIRY_CHANGED, DiskEvent::InquiryDataChanged),
+        (Sense::LUNS_CHANGED, DiskEvent::ReportedLunsChanged),
+        (Sense::new(6, 0x2a, 0x06), DiskEvent::AccessStatesChanged),
+        (Sense::new(6, 0x2a, 0x07), DiskEvent::AccessStatesChanged),
     ] {
         rig.server.with(|target| {
             let unit = unit(target);
             target.replace_unit_and_tell(0, unit, sense);
         });
         soon(disk.write_at(0, vec![1; 512])).await.unwrap();
-        assert_eq!(soon(changes.next()).await, Some(change));
+        assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&change)));
     }
     rig.server.with(|target| {
         let unit = unit(target).with_identity("another", 0x3000_0000_0000_0009);
@@ -125,7 +127,7 @@ async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     });
     let error = soon(disk.write_at(0, vec![2; 512])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
-    assert_eq!(soon(changes.next()).await, Some(UnitChange::InquiryData));
+    assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&DiskEvent::InquiryDataChanged)));
 }
 
 /// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
@@ -197,7 +199,7 @@ async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use(
     let rig = start_removable().await;
     rig.server.with(|target| target.end_next_with(Outcome::check(MEDIUM_MAY_HAVE_CHANGED)));
     let disk = open(&rig, 1).await;
-    assert!(disk.attentions() > 0, "it was told");
+    assert!(disk.unit_attention_count() > 0, "it was told");
     soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
     assert_eq!(soon(disk.read_at(0, 4096)).await.unwrap(), pattern(4096, 1));
 }
@@ -208,11 +210,11 @@ async fn a_unit_that_has_become_ready_is_asked_which_one_it_is_and_how_large() {
     for sessions in [1, 3] {
         let rig = start().await;
         let disk = open(&rig, sessions).await;
-        let mut changes = disk.changes();
+        let mut changes = disk.events();
         let medium = rig.server.with(|target| exchange(target, 2 * BLOCKS));
         soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
-        let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
-        assert_eq!(soon(changes.next()).await, Some(told));
+        let told = DiskEvent::CapacityChanged { before: BYTES, now: 2 * BYTES };
+        assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
         assert!(medium.holds(0, &pattern(4096, 1)));
         rig.assert_clean();
     }

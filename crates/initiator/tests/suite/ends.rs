@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, initiator, pattern, soon, until, without_wait};
+use crate::support::{Rig, initiator, notes_of, pattern, soon, until, without_wait};
 use bytes::Bytes;
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey, Status};
 use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Fault, Notice, Options, Session, Sessions};
@@ -237,7 +237,7 @@ async fn a_write_that_was_aborted_in_order_is_sent_again() {
     rig.server.with(|target| target.release());
     soon(write).await.unwrap().unwrap();
     assert!(rig.disk.holds(0, &data));
-    assert_eq!((disk.spread().reopened, rig.server.with(|target| target.accepted())), (0, 1));
+    assert_eq!((disk.status().reconnects, rig.server.with(|target| target.accepted())), (0, 1));
     rig.assert_clean();
 }
 
@@ -260,7 +260,7 @@ async fn a_write_that_ends_every_session_is_given_up() {
     assert!(message.contains("the target closed the connection"), "{message}");
     assert!(rig.server.with(|target| target.accepted()) <= 9);
     soon(disk.read_at(4096, 4096)).await.unwrap();
-    let notes = disk.spread().notes;
+    let notes = notes_of(&disk);
     assert!(notes.iter().any(|note| note.contains("WRITE (16) of blocks 8 to 15")), "{notes:?}");
 }
 

@@ -101,7 +101,7 @@ async fn prs_10_a_change_that_ends_with_an_error_may_be_made() {
     assert_eq!((reservations.keys(), reservations.holder()), ours);
     rig.server.with(Target::drop_connections);
     soon(disk.write_at(0, vec![7; 64 << 10])).await.unwrap();
-    until(|| disk.spread().sessions == 4).await;
+    until(|| disk.status().sessions == 4).await;
     soon(disk.logout()).await.unwrap();
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }

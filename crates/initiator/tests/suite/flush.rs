@@ -395,7 +395,7 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
         target.release();
     });
     soon(read).await.unwrap().unwrap();
-    assert_eq!(disk.spread().reopened, 0, "the session goes on");
+    assert_eq!(disk.status().reconnects, 0, "the session goes on");
     assert_lost(&disk).await;
 }
 
@@ -437,7 +437,7 @@ async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     let disk = open(&rig, 1).await;
     let restart = async |count| {
         rig.server.with(|target| target.restart());
-        until(|| disk.spread().reopened == count).await;
+        until(|| disk.status().reconnects == count).await;
     };
     rig.disk.set_cache(Cache::Volatile);
     restart(1).await;
@@ -462,7 +462,7 @@ async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     rig.disk.lose_power();
     rig.disk.set_cache(Cache::WriteThrough);
     rig.server.with(|target| target.restart());
-    until(|| disk.spread().reopened == 1).await;
+    until(|| disk.status().reconnects == 1).await;
     assert!(!rig.disk.holds(0, &pattern(LEN, 1)));
     assert_lost(&disk).await;
 }
@@ -523,7 +523,7 @@ async fn a_flush_that_ends_its_session_loses_nothing() {
         rig.disk.set_cache(Cache::Volatile);
         let options = Options::default().with_sessions(sessions);
         let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
-        assert_eq!(disk.spread().sessions, 1);
+        assert_eq!(disk.status().sessions, 1);
         for at in 0..MUCH as u64 >> 20 {
             soon(disk.write_at(at << 20, vec![7; 1 << 20])).await.unwrap();
         }
@@ -554,5 +554,5 @@ async fn a_long_flush_does_not_wait_for_a_session_that_does_not_come() {
     }
     rig.server.with(|target| target.config_mut().login.refuse = Some((2, 6)));
     soon(disk.flush()).await.unwrap();
-    assert_eq!(disk.spread().sessions, 1);
+    assert_eq!(disk.status().sessions, 1);
 }

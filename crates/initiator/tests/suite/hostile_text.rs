@@ -35,7 +35,7 @@ async fn shown(url: &str) -> Vec<String> {
             let profile = disk.profile();
             texts.extend([profile.vendor.clone(), profile.product.clone()]);
             texts.push(format!("{:?}", profile.serial_number));
-            texts.push(disk.spread().to_string());
+            texts.push(disk.status().to_string());
             texts.push(disk.stats().to_string());
             drop(soon(disk.logout()).await);
         }

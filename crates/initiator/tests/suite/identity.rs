@@ -1,6 +1,6 @@
 //! One unit behind several disks, and a unit that becomes another one under a disk.
 
-use crate::support::{Rig, initiator, pattern, soon, until};
+use crate::support::{Rig, initiator, notes_of, pattern, soon, until};
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Initiator, Options, Sessions};
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -425,7 +425,7 @@ async fn a_further_session_with_blocks_of_another_size_does_not_join() {
         Ok(disk) => {
             assert!(write_parts(&disk, 8, 0x55).await.iter().all(Result::is_ok));
             assert_eq!(disk.sessions().len(), 1);
-            let notes = disk.spread().notes.join("\n");
+            let notes = notes_of(&disk).join("\n");
             assert!(notes.contains("blocks of 4096 bytes"), "{notes}");
         }
     }
@@ -514,7 +514,7 @@ async fn a_session_that_leads_elsewhere_is_set_aside() {
         assert!(rig.disk.holds((part * PART) as u64, &pattern(PART, 0x55 ^ part as u8)));
     }
     assert!(is_untouched(&content));
-    assert!(disk.spread().notes.join("\n").contains("leads to another unit"), "{}", disk.spread());
+    assert!(notes_of(&disk).join("\n").contains("leads to another unit"), "{}", disk.status());
 }
 
 /// Blocks of another size lie elsewhere, by whatever attention they are told of, or at a reopening.

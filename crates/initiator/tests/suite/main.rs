@@ -22,6 +22,7 @@ mod changes;
 mod connections;
 mod disk_model;
 mod ends;
+mod events;
 mod exclusive;
 mod extents;
 mod flush;

@@ -10,7 +10,7 @@ use iscsi_testkit::target::Target;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, notes_of, soon, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -116,7 +116,7 @@ async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
     let rig = Rig::start(512, 64, |config| config.discovery.drops_normal_sessions = true).await;
     let opening = opens(rig.unit_url(0, "?portals=auto"), Duration::ZERO);
     let disk = soon(opening).await.unwrap().unwrap();
-    assert!(disk.spread().notes.is_empty(), "{}", disk.spread());
+    assert!(notes_of(&disk).is_empty(), "{}", disk.status());
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
 }
@@ -135,7 +135,7 @@ async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
     let disk =
         soon(opens(rig.unit_url(0, "?portals=auto"), Duration::ZERO)).await.unwrap().unwrap();
     until(|| {
-        let notes = disk.spread().notes;
+        let notes = notes_of(&disk);
         notes.iter().any(|note| note.starts_with("the target names 4937 portals too many"))
     })
     .await;
@@ -173,7 +173,7 @@ async fn discovery_does_without_credentials_that_are_refused() {
     assert_eq!(targets.len(), 1);
     let disk =
         soon(initiator(options.clone()).disk(url(&format!("/{TARGET}/0?portals=auto")))).await;
-    assert!(disk.unwrap().spread().notes.is_empty());
+    assert!(notes_of(&disk.unwrap()).is_empty());
     // Whoever insists on a target that proves itself is not told by one that does not.
     let mutual = url("?target_user=target&target_password=another%20long%20secret");
     let error = soon(initiator(options).discover(mutual)).await.unwrap_err();

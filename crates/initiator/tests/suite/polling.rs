@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::reservations::{KEY, OTHER, WRITE_EXCLUSIVE_REGISTRANTS, reservations};
-use crate::support::{Rig, initiator, let_pass, soon, until};
+use crate::support::{Rig, initiator, let_pass, shown, soon, unit_change, until};
 use iscsi_initiator::scsi::ReservationKey;
-use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_initiator::{Disk, DiskEvent, ErrorKind, Options, Sessions};
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::Target;
 
@@ -50,13 +50,13 @@ async fn an_idle_disk_hears_of_a_resize_where_it_is_to_ask() {
     ] {
         let rig = start().await;
         let disk = open(&rig, options(poll, 2), parameters).await;
-        let mut changes = disk.changes();
+        let mut changes = disk.events();
         let before = commands(&rig);
         resize(&rig, 2 * BLOCKS);
         let_pass(3 * INTERVAL).await;
         if hears {
-            let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
-            assert_eq!(soon(changes.next()).await, Some(told));
+            let told = DiskEvent::CapacityChanged { before: BYTES, now: 2 * BYTES };
+            assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
         } else {
             assert_eq!(commands(&rig), before, "nobody has asked for a question");
         }
@@ -120,11 +120,11 @@ async fn questions_go_on_over_the_session_that_comes_back() {
     let_pass(3 * INTERVAL).await;
     rig.server.with(Target::drop_connections);
     until(|| disk.stats().sessions_reopened == 1).await;
-    let (mut changes, before) = (disk.changes(), questions(&rig));
+    let (mut changes, before) = (disk.events(), questions(&rig));
     resize(&rig, BLOCKS / 2);
     let_pass(3 * INTERVAL).await;
-    let told = UnitChange::Capacity { before: BYTES, now: BYTES / 2 };
-    assert_eq!(soon(changes.next()).await, Some(told));
+    let told = DiskEvent::CapacityChanged { before: BYTES, now: BYTES / 2 };
+    assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
     assert!(questions(&rig) > before);
 }
 
@@ -151,10 +151,10 @@ async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
     let rig = start().await;
     let key = ReservationKey(KEY);
     let disk = open(&rig, options(Some(INTERVAL), 1).with_reservation_key(key), "").await;
-    let before = disk.attentions();
+    let before = disk.unit_attention_count();
     rig.server.with(|target| target.reset_by_another(0));
     let_pass(3 * INTERVAL).await;
-    assert!(disk.attentions() > before);
+    assert!(disk.unit_attention_count() > before);
     let reservations = reservations(&rig);
     reservations.register_by_another(OTHER);
     assert!(reservations.preempt_by_another(KEY, WRITE_EXCLUSIVE_REGISTRANTS));

@@ -11,7 +11,7 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
-use crate::support::{TARGET, Watched, initiator, soon, without_wait};
+use crate::support::{TARGET, Watched, initiator, notes_of, soon, without_wait};
 
 /// A portal that redirects, and the one it redirects to.
 struct Pair {
@@ -116,11 +116,11 @@ async fn a_disk_tells_of_another_host() {
         let to = pair.to.address();
         assert!(disk.stats().sessions.iter().all(|session| session.portal == to.to_string()));
         let note = format!("the target at 127.0.0.1 sends the login on to another host: {to}");
-        assert_eq!(disk.spread().notes, [note]);
+        assert_eq!(notes_of(&disk), [note]);
     }
     let same = Pair::start("127.0.0.1", false, |_| {}).await;
     let disk = soon(initiator(Options::default()).disk(same.url("", ""))).await.unwrap();
-    assert!(disk.spread().notes.is_empty());
+    assert!(notes_of(&disk).is_empty());
 }
 
 /// LOG-25, QRK-01: once the target sends logins to a host where none may go, a session does not come back there.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until, without_wait};
+use crate::support::{
+    Rig, TARGET, Watched, initiator, let_pass, notes_of, soon, until, without_wait,
+};
 use bytes::BytesMut;
 use iscsi_initiator::device::BufferPool;
 use iscsi_initiator::{BackOff, Disk, Error, ErrorKind, OnRetryTimeout, Options, Sessions};
@@ -66,7 +68,7 @@ async fn asy_04_the_times_of_an_asynchronous_message_count() {
         let disk = open(&rig, 2 * HOUR).await;
         rig.server.with(|target| target.async_message(ConnId(0), event, [0, 0, 0]));
         soon(disk.write_at(0, vec![1; 512])).await.unwrap();
-        assert_eq!(disk.spread().reopened, 1);
+        assert_eq!(disk.status().reconnects, 1);
     }
     for event in [CONNECTION_DROPPED, SESSION_DROPPED] {
         let rig = rig(0).await;
@@ -109,7 +111,7 @@ async fn lgo_07_the_times_of_a_logout_response_count() {
         rig.server.with(|target| target.config_mut().logout_response = code);
         let disk = open(&rig, 2 * HOUR).await;
         rig.server.with(|target| target.async_message(ConnId(0), LOGOUT, [0, 0, 10]));
-        until(|| disk.spread().reopened == 1).await;
+        until(|| disk.status().reconnects == 1).await;
         soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     }
 }
@@ -134,7 +136,7 @@ async fn log_18_a_lost_session_waits_for_a_target_that_is_not_whole_yet() {
             let_pass(Duration::from_secs(10)).await;
         }
         write.await.unwrap().unwrap();
-        assert_eq!((disk.spread().reopened, accepted(&rig)), (1, 5), "{status:?}");
+        assert_eq!((disk.status().reconnects, accepted(&rig)), (1, 5), "{status:?}");
     }
 }
 
@@ -197,14 +199,17 @@ async fn what_is_waited_for_shows_while_a_session_does_not_come_back() {
     let disk = open(&rig, HOUR).await;
     rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
     drop_first(&rig);
-    until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("the last try"))).await;
-    let wait = disk.spread().waits.remove(0);
+    until(|| {
+        disk.status().waits.iter().any(|wait| wait.cause.to_string().contains("the last try"))
+    })
+    .await;
+    let wait = disk.status().waits.remove(0);
     for part in ["the target closed the connection", "cannot take the login now", "up to 3600 s"] {
         assert!(wait.to_string().contains(part), "{wait}");
     }
     rig.server.with(|target| target.config_mut().login.refuse = None);
-    until(|| disk.spread().reopened == 1).await;
-    assert!(disk.spread().waits.is_empty());
+    until(|| disk.status().reconnects == 1).await;
+    assert!(disk.status().waits.is_empty());
 }
 
 /// Neither a logout, nor the drop of a request, nor that of the disk waits for a session that does
@@ -215,7 +220,7 @@ async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     let disk = open(&rig, HOUR).await;
     rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
     drop_first(&rig);
-    until(|| !disk.spread().waits.is_empty()).await;
+    until(|| !disk.status().waits.is_empty()).await;
     let write = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(0, vec![1; 512]).await }
@@ -230,7 +235,7 @@ async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     tokio::task::yield_now().await;
     soon(disk.logout()).await.unwrap();
     assert!(soon(waiting).await.unwrap().as_ref().is_err_and(Error::is_of_session));
-    until(|| disk.spread().waits.is_empty()).await;
+    until(|| disk.status().waits.is_empty()).await;
 }
 
 /// Two portals of one target: each has a server of its own. The URL names the first one first.
@@ -253,9 +258,12 @@ async fn a_lost_session_comes_back_over_another_portal() {
     soon(first.stop()).await;
     soon(disk.write_at(0, vec![2; 512])).await.unwrap();
     assert!(second.disk.holds(0, &[2; 512]));
-    let spread = disk.spread();
-    assert_eq!((spread.reopened, accepted(&second)), (1, 1));
-    assert!(spread.notes.iter().any(|note| note.contains("was passed over")), "{spread}");
+    let status = disk.status();
+    assert_eq!((status.reconnects, accepted(&second)), (1, 1));
+    assert!(
+        status.notes.iter().any(|note| note.to_string().contains("was passed over")),
+        "{status}"
+    );
     // From there it comes back to where it was.
     drop_first(&second);
     soon(disk.write_at(0, vec![3; 512])).await.unwrap();
@@ -319,11 +327,16 @@ async fn a_refused_question_at_a_reopening_does_not_end_the_disk() {
     let disk = open(&rig, HOUR).await;
     rig.server.with(|target| unit(target).behavior.refused_pages = vec![IDENTIFICATION]);
     drop_first(&rig);
-    until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("does not say that name")))
-        .await;
+    until(|| {
+        disk.status()
+            .waits
+            .iter()
+            .any(|wait| wait.cause.to_string().contains("does not say that name"))
+    })
+    .await;
     rig.server.with(|target| unit(target).behavior.refused_pages.clear());
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
-    assert_eq!(disk.spread().reopened, 1);
+    assert_eq!(disk.status().reconnects, 1);
 }
 
 fn unit(target: &mut Target) -> &mut iscsi_testkit::scsi::Unit {
@@ -398,7 +411,7 @@ async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
     drop_first(&rig);
     rig.server.with(|target| target.release());
     soon(writing).await.unwrap().unwrap();
-    assert_eq!(disk.spread().reopened, 1);
+    assert_eq!(disk.status().reconnects, 1);
     assert!(rig.disk.holds(0, &data));
 }
 
@@ -439,7 +452,7 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         for error in [read.unwrap_err(), written.unwrap_err(), flushed.unwrap_err()] {
             assert!(error.reconnect_error().is_some(), "{error}");
         }
-        let notes = || unit.spread().notes.join("; ");
+        let notes = || notes_of(&unit).join("; ");
         assert!(notes().contains("requests fail until a session is back"), "{}", notes());
         assert!(soon(unit.read_at(0, 512)).await.is_err());
 
@@ -474,7 +487,7 @@ async fn a_session_that_a_panic_ends_is_opened_anew() {
     let disk = open(&rig, HOUR).await;
     let read = soon(disk.read_with(0, 512, Arc::new(Brittle::default()))).await.unwrap();
     assert!(rig.disk.holds(0, &read));
-    assert_eq!((disk.spread().reopened, accepted(&rig)), (1, 2));
+    assert_eq!((disk.status().reconnects, accepted(&rig)), (1, 2));
     soon(disk.logout()).await.unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, notes_of, soon, until};
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::scsi::{ReservationKey, ReservationType};
 use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Preempt, Session, Sessions};
@@ -103,13 +103,13 @@ async fn prs_13_a_lost_session_comes_back_registered() {
     for _ in 0..2 {
         rig.server.with(Target::drop_connections);
         soon(disk.write_at(0, vec![7; 64 << 10])).await.unwrap();
-        until(|| disk.spread().sessions == 2).await;
+        until(|| disk.status().sessions == 2).await;
         assert_eq!(reservations.keys(), [KEY; 2]);
     }
     rig.server.with(Target::restart);
     soon(disk.write_at(0, vec![8; 512])).await.unwrap();
     assert_eq!(reservations.holder(), Some((5, KEY)), "it outlasts a loss of power");
-    until(|| disk.spread().sessions == 2).await;
+    until(|| disk.status().sessions == 2).await;
     soon(disk.logout()).await.unwrap();
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }
@@ -127,7 +127,7 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
             target.drop_connections();
             target.config_mut().login.refuse = Some((2, 2)).filter(|_| !comes_back);
         });
-        until(|| disk.spread().sessions == 0).await;
+        until(|| disk.status().sessions == 0).await;
         let logout = tokio::spawn(async move { disk.logout().await });
         // A target that refuses the login may be starting: it is waited for as long as the patience lasts.
         while !logout.is_finished() {
@@ -235,7 +235,7 @@ async fn prs_11_no_session_of_several_is_registered_again() {
         target.drop_connection(ConnId(1));
         fence(&reservations, true);
     });
-    until(|| disk.spread().notes.iter().any(|note| note.contains("did not come back"))).await;
+    until(|| notes_of(&disk).iter().any(|note| note.contains("did not come back"))).await;
     assert_preempted(soon(disk.write_at(0, vec![2; 4096])).await);
     assert_eq!(reservations.keys(), [OTHER]);
     assert!(rig.disk.holds(0, &[0; 4096]));
@@ -406,7 +406,7 @@ async fn prs_12_a_registration_without_an_answer_is_no_fence() {
         }
         let disk = open(&rig, options(3)).await;
         let others = if lost.is_some() { 1 } else { 2 };
-        until(|| disk.spread().sessions == 1 + others).await;
+        until(|| disk.status().sessions == 1 + others).await;
         soon(disk.write_at(0, vec![2; 4096])).await.unwrap();
         assert_eq!(reservations(&rig).keys(), vec![KEY; 1 + others as usize]);
         let commands = rig.server.with(|target| target.commands().to_vec());
@@ -435,7 +435,7 @@ async fn prs_18_a_release_without_a_session_fails() {
     let kind = ReservationType::WriteExclusiveRegistrantsOnly;
     soon(disk.reserve(kind)).await.unwrap();
     rig.server.stop().await;
-    until(|| disk.spread().sessions == 0).await;
+    until(|| disk.status().sessions == 0).await;
     assert!(soon(disk.release(kind)).await.is_err());
     assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, TARGET, Watched, initiator, let_pass, pattern, soon, until};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, notes_of, pattern, soon, until};
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Advice, Disk, Error, ErrorKind, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
@@ -48,7 +48,7 @@ async fn several_sessions_are_one_disk() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, fixed(4), "").await.unwrap();
     until(|| disk.sessions().len() == 4).await;
-    assert_eq!(disk.spread().sessions, 4);
+    assert_eq!(disk.status().sessions, 4);
     assert!(write_all(&disk, 1).await.iter().all(Result::is_ok));
     assert_holds(&rig, 1);
     soon(disk.flush()).await.unwrap();
@@ -82,10 +82,10 @@ async fn sessions_that_are_not_there_are_not_claimed() {
     })
     .await;
     let disk = open(&rig, fixed(4), "").await.unwrap();
-    let spread = disk.spread();
-    assert_eq!((spread.sessions, spread.peak, disk.sessions().len()), (2, 2, 2));
+    let status = disk.status();
+    assert_eq!((status.sessions, status.peak, disk.sessions().len()), (2, 2, 2));
     let reason = "4 asked for; 1 not open yet, 1 not to be had (lost ";
-    assert!(spread.reason.starts_with(reason), "{}", spread.reason);
+    assert!(status.explain().starts_with(reason), "{}", status.explain());
 }
 
 /// The only session comes back to another unit, which is final.
@@ -93,14 +93,14 @@ async fn sessions_that_are_not_there_are_not_claimed() {
 async fn a_session_that_is_lost_for_good_is_not_claimed_either() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
     let disk = open(&rig, fixed(1), "").await.unwrap();
-    assert_eq!(disk.spread().reason, "as asked for");
+    assert_eq!(disk.status().explain(), "as asked for");
     rig.server.with(|target| {
         let unit = target.config_mut().units.get_mut(&0).unwrap();
         (unit.serial, unit.naa) = ("0002".into(), 0x3000_0000_0000_0002);
         target.drop_connection(ConnId(0));
     });
-    until(|| disk.spread().reason.starts_with("1 asked for; 1 not to be had (")).await;
-    assert_eq!((disk.spread().sessions, disk.spread().peak), (0, 1));
+    until(|| disk.status().explain().starts_with("1 asked for; 1 not to be had (")).await;
+    assert_eq!((disk.status().sessions, disk.status().peak), (0, 1));
 }
 
 #[tokio::test]
@@ -151,13 +151,9 @@ async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_holds(&rig, 3);
     soon(disk.flush()).await.unwrap();
-    until(|| disk.spread().reopened == 1).await;
+    until(|| disk.status().reconnects == 1).await;
     assert_eq!(disk.sessions().len(), 3);
-    assert!(
-        disk.spread().notes.iter().any(|note| note.contains("was lost")),
-        "{:?}",
-        disk.spread()
-    );
+    assert!(notes_of(&disk).iter().any(|note| note.contains("was lost")), "{:?}", disk.status());
     assert!(write_all(&disk, 4).await.iter().all(Result::is_ok));
     assert_holds(&rig, 4);
     rig.assert_clean();
@@ -224,7 +220,7 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     options = options.with_connections(2);
     let disk = open(&rig, options, "").await.unwrap();
     let told = |note: &String| note.contains("no TSIH");
-    assert!(disk.spread().notes.iter().any(told));
+    assert!(notes_of(&disk).iter().any(told));
     assert!(disk.sessions()[0].connections().note.as_ref().is_some_and(told));
     rig.server.with(|target| target.hold());
     let first = tokio::spawn({
@@ -238,7 +234,7 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
         target.release();
     });
     soon(first).await.unwrap().unwrap();
-    until(|| disk.spread().reopened == 1).await;
+    until(|| disk.status().reconnects == 1).await;
     let same = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(512, pattern(512, 3)).await }
@@ -270,7 +266,7 @@ async fn other_data_waits_longer_where_a_lost_session_does_not_come_back() {
         target.release();
     });
     soon(first).await.unwrap().unwrap();
-    until(|| disk.spread().notes.iter().any(|note| note.contains("did not come back"))).await;
+    until(|| notes_of(&disk).iter().any(|note| note.contains("did not come back"))).await;
     let same = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(512, pattern(512, 3)).await }
@@ -316,10 +312,10 @@ async fn a_target_that_takes_one_session_gets_one() {
     })
     .await;
     let disk = open(&rig, fixed(3), "").await.unwrap();
-    let spread = disk.spread();
-    assert_eq!(spread.sessions, 1);
-    assert!(spread.reason.starts_with("3 asked for; 2 not to be had ("), "{spread}");
-    assert!(spread.notes[0].contains("cannot take the login"), "{spread}");
+    let status = disk.status();
+    assert_eq!(status.sessions, 1);
+    assert!(status.explain().starts_with("3 asked for; 2 not to be had ("), "{status}");
+    assert!(status.notes[0].to_string().contains("cannot take the login"), "{status}");
     assert!(write_all(&disk, 6).await.iter().all(Result::is_ok));
     assert_holds(&rig, 6);
 }
@@ -332,11 +328,15 @@ async fn a_portal_that_does_not_answer_is_told() {
     let dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal={address}&portal=127.0.0.3:1");
     let disk = soon(initiator(fixed(3)).disk(dead)).await.unwrap();
     until(|| disk.sessions().len() == 3).await;
-    let spread = disk.spread();
-    assert_eq!(spread.sessions, 3);
+    let status = disk.status();
+    assert_eq!(status.sessions, 3);
     for dead in ["127.0.0.2:1", "127.0.0.3:1"] {
         let note = format!("portal {dead} was passed over: nothing listens at {dead}");
-        assert!(spread.notes.iter().any(|told| told.starts_with(&note)), "{:?}", spread.notes);
+        assert!(
+            status.notes.iter().any(|told| told.to_string().starts_with(&note)),
+            "{:?}",
+            status.notes
+        );
     }
     assert!(write_all(&disk, 7).await.iter().all(Result::is_ok));
     assert_holds(&rig, 7);
@@ -403,7 +403,7 @@ async fn a_session_that_ends_unasked_comes_back() {
         target.drop_connection(ConnId(0));
         target.drop_connection(ConnId(1));
     });
-    until(|| disk.spread().reopened == 2).await;
+    until(|| disk.status().reconnects == 2).await;
     assert!(write_all(&disk, 12).await.iter().all(Result::is_ok));
     assert_holds(&rig, 12);
 }
@@ -417,7 +417,7 @@ async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     assert!(write_all(&disk, 13).await.iter().all(Result::is_ok));
     assert_holds(&rig, 13);
     until(|| disk.sessions().len() == 1).await;
-    assert!(disk.spread().notes[0].contains("a session was of no use"), "{}", disk.spread());
+    assert!(notes_of(&disk)[0].contains("a session was of no use"), "{}", disk.status());
     // There is no other way to the unit any more.
     rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
     let error = soon(disk.read_at(0, 512)).await.unwrap_err();
@@ -445,7 +445,8 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
         let disk = disk.clone();
         async move { write_all(&disk, 18).await }
     });
-    until(|| disk.spread().waits.iter().any(|wait| wait.reason.contains("NOT READY"))).await;
+    until(|| disk.status().waits.iter().any(|wait| wait.cause.to_string().contains("NOT READY")))
+        .await;
     first.server.with(|target| target.config_mut().faults.clear());
     assert!(soon(writing).await.unwrap().iter().all(Result::is_ok));
     assert_holds(&first, 18);
@@ -548,9 +549,9 @@ async fn auto_is_one_session_where_round_trips_cost_nothing() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, Options::default(), "").await.unwrap();
     assert!(write_all(&disk, 9).await.iter().all(Result::is_ok));
-    let spread = disk.spread();
-    assert_eq!(spread.sessions, 1, "{spread}");
-    assert!(!spread.reason.is_empty());
+    let status = disk.status();
+    assert_eq!(status.sessions, 1, "{status}");
+    assert!(!status.explain().is_empty());
     assert_eq!(disk.unit().lun(), Lun::ZERO);
 }
 

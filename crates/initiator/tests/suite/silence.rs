@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::proxy::{Proxy, Way};
 use crate::support::{Rig, TARGET, Watched, initiator, let_pass, pattern, soon, until};
-use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_initiator::{Disk, Options, PathState, Sessions};
 use iscsi_session::Timeouts;
 use iscsi_testkit::config::TargetConfig;
 
@@ -58,6 +58,12 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
         soon(disk.write_at(free, pattern(PART, round))).await.unwrap();
         soon(disk.flush()).await.unwrap();
     }
+    let silent = || {
+        let paths = disk.paths().into_iter();
+        let mut silent = paths.filter(|path| matches!(path.state, PathState::Silent));
+        silent.next().map(|path| (path.portal.port, path.requests_in_flight > 0))
+    };
+    assert_eq!(silent(), Some((proxy.address.port(), true)));
     // What was sent over the silent path may land once it speaks again, and is waited for.
     proxy.open();
     soon(disk.write_at(0, pattern(PART, 9))).await.unwrap();
@@ -103,10 +109,13 @@ async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
     let session = disk.sessions().remove(0);
     assert!(session.reading().await.unwrap().tcp_info().is_all_acknowledged());
     assert!(!write.is_finished() && !flush.is_finished());
-    let spread = disk.spread();
-    assert!(spread.notes.iter().any(|note| note.contains("busy: SYNCHRONIZE CACHE")), "{spread}");
+    let status = disk.status();
+    assert!(
+        status.notes.iter().any(|note| note.to_string().contains("busy: SYNCHRONIZE CACHE")),
+        "{status}"
+    );
     proxy.open();
     soon(write).await.unwrap().unwrap();
     soon(flush).await.unwrap().unwrap();
-    assert_eq!((disk.spread().reopened, rig.server.with(|target| target.accepted())), (0, 1));
+    assert_eq!((disk.status().reconnects, rig.server.with(|target| target.accepted())), (0, 1));
 }

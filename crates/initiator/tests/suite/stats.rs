@@ -108,7 +108,7 @@ async fn what_a_lost_session_has_counted_stays_in_the_sum() {
         }
         let connection = ConnId(round as usize - 1);
         rig.server.with(|target| target.drop_connection(connection));
-        until(|| disk.spread().reopened == round && disk.sessions().len() == 1).await;
+        until(|| disk.status().reconnects == round && disk.sessions().len() == 1).await;
         let stats = disk.stats();
         assert_grown(&before, &stats);
         let written = round * 5;
@@ -183,7 +183,7 @@ async fn snapshots_can_be_serialized() {
     assert_eq!(reads["latency"]["buckets"][0][1], 1);
     let isid = disk.sessions()[0].isid().to_string();
     assert_eq!(json["sessions"][0]["key"]["isid"], isid);
-    assert_eq!(serde_json::to_value(disk.spread()).unwrap()["sessions"], 1);
+    assert_eq!(serde_json::to_value(disk.status()).unwrap()["sessions"], 1);
     let connections = serde_json::to_value(disk.sessions()[0].connections()).unwrap();
     assert_eq!(connections["open"], 1);
 }

@@ -1,6 +1,6 @@
 //! Logical units as they are: what they do not say, or say otherwise, and still can do.
 
-use crate::support::{Rig, TARGET, initiator, pattern, soon, until};
+use crate::support::{Rig, TARGET, initiator, notes_of, pattern, soon, until};
 use iscsi_initiator::{Advice, Disk, Options, Sessions};
 use iscsi_pdu::scsi::ProvisioningStatus;
 use iscsi_testkit::config::TargetConfig;
@@ -48,14 +48,14 @@ fn count(rig: &Rig, codes: &[u8]) -> usize {
 }
 
 fn notes(disk: &Disk) -> String {
-    disk.spread().notes.join("\n")
+    notes_of(disk).join("\n")
 }
 
 /// A lost session is not opened anew, for this reason, and nothing is written.
 async fn assert_given_up(disk: &Disk, reason: &str) {
     assert!(soon(disk.write_at(0, pattern(512, 0))).await.is_err());
     until(|| notes(disk).contains("did not come back")).await;
-    assert!(notes(disk).contains(reason), "{}", disk.spread());
+    assert!(notes(disk).contains(reason), "{}", disk.status());
     let error = soon(disk.write_at(0, pattern(512, 0))).await.unwrap_err();
     assert!(error.to_string().contains(reason), "{error}");
 }
@@ -144,7 +144,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     let disk = open(&rig, 2).await;
     change_unit(&rig, |unit| unit.behavior.refused_pages = vec![IDENTIFICATION]);
     cut(&rig);
-    until(|| disk.spread().reopened == 2).await;
+    until(|| disk.status().reconnects == 2).await;
     assert_works(&rig, &disk, 2).await;
     // A session more asks for both names.
     drop(disk);
@@ -152,7 +152,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     let disk = open(&rig, 1).await;
     change_unit(&rig, |unit| unit.behavior.refused_pages = vec![IDENTIFICATION]);
     cut(&rig);
-    until(|| disk.spread().reopened == 1).await;
+    until(|| disk.status().reconnects == 1).await;
     assert_works(&rig, &disk, 3).await;
 }
 
@@ -213,12 +213,12 @@ fn nameless(unit: &mut Unit) {
 async fn a_unit_without_a_name_is_known_by_its_place() {
     let rig = start(nameless).await;
     let disk = open(&rig, 3).await;
-    assert_eq!(disk.spread().sessions, 3, "{}", disk.spread());
+    assert_eq!(disk.status().sessions, 3, "{}", disk.status());
     let note = "the unit has no name of its own; its target, portal group and LUN stand for it";
-    assert_eq!(disk.spread().notes, [note]);
+    assert_eq!(notes_of(&disk), [note]);
     assert_works(&rig, &disk, 7).await;
     cut(&rig);
-    until(|| disk.spread().reopened == 3).await;
+    until(|| disk.status().reconnects == 3).await;
     assert_works(&rig, &disk, 8).await;
     rig.assert_clean();
 }
@@ -232,7 +232,7 @@ async fn another_model_at_the_same_place_is_another_unit() {
     cut(&rig);
     let place = format!("the first session (logical unit 0 of {TARGET}, portal group 1");
     assert_given_up(&disk, &place).await;
-    assert!(notes(&disk).contains("another unit (TESTKIT another 1.0)"), "{}", disk.spread());
+    assert!(notes(&disk).contains("another unit (TESTKIT another 1.0)"), "{}", disk.status());
     assert!(rig.disk.holds(0, &[0; 512]));
 }
 
@@ -247,8 +247,8 @@ async fn a_unit_without_a_name_stays_within_its_portal_group() {
     .await;
     let url = rig.unit_url(0, &format!("?portal={}", other.server.address()));
     let disk = soon(initiator(fixed(3)).disk(url)).await.unwrap();
-    assert_eq!(rig.server.with(|target| target.sessions()), 3, "{}", disk.spread());
-    assert!(notes(&disk).contains("the portal is of group 2"), "{}", disk.spread());
+    assert_eq!(rig.server.with(|target| target.sessions()), 3, "{}", disk.status());
+    assert!(notes(&disk).contains("the portal is of group 2"), "{}", disk.status());
     assert_works(&rig, &disk, 10).await;
     assert!(other.disk.holds(4096, &[0; 8192]) && count(&other, &[0x8a, 0x2a]) == 0);
 }
@@ -258,8 +258,8 @@ async fn a_unit_without_a_name_or_portal_group_has_one_session() {
     let rig = start(nameless).await;
     rig.server.with(|target| target.config_mut().portal_group = None);
     let disk = open(&rig, 3).await;
-    assert_eq!(disk.spread().sessions, 1);
-    assert!(disk.spread().reason.contains("does not say its portal group"), "{}", disk.spread());
+    assert_eq!(disk.status().sessions, 1);
+    assert!(disk.status().explain().contains("does not say its portal group"), "{}", disk.status());
     assert_works(&rig, &disk, 11).await;
 }
 
@@ -280,7 +280,7 @@ async fn commands_of_10_bytes_where_those_of_16_are_refused() {
     assert_eq!(LONG.map(|code| count(&rig, &[code])), [1; 4]);
     assert_eq!(SHORT.map(|code| count(&rig, &[code])), [1; 4]);
     cut(&rig);
-    until(|| disk.spread().reopened == 1).await;
+    until(|| disk.status().reconnects == 1).await;
     assert_works(&rig, &disk, 13).await;
     soon(disk.write_zeroes(4096, 8192)).await.unwrap();
     assert_eq!(count(&rig, &LONG), 4, "no further one");

@@ -12,7 +12,8 @@ use iscsi_examples_common::sentence::Sentence;
 use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{
-    Connections, Disk, Error as IscsiError, ErrorKind, Initiator, Negotiated, Session, Spread, Url,
+    Connections, Disk, DiskStatus, Error as IscsiError, ErrorKind, Initiator, Negotiated, Session,
+    Url,
 };
 use iscsi_pdu::Digest;
 use iscsi_tuner::Plan;
@@ -123,17 +124,17 @@ impl UnitEnd {
         place::portals(&self.disk)
     }
 
-    /// Over how many sessions the unit is spread, and why.
-    pub fn spread(&self) -> Spread {
-        self.disk.spread()
+    /// How many sessions the unit has, why, and what it waits for.
+    pub fn status(&self) -> DiskStatus {
+        self.disk.status()
     }
 
     /// What it waits for at this moment: the target where no session is left; `None` if all flows.
     pub(super) fn awaited(&self) -> Option<Awaited> {
-        let spread = self.spread();
-        let what = if spread.sessions == 0 { "target" } else { "unit" };
+        let status = self.status();
+        let what = if status.sessions == 0 { "target" } else { "unit" };
         // What is waited for without a limit may last longest.
-        let limit = spread
+        let limit = status
             .waits
             .iter()
             .map(|wait| wait.limit)

@@ -39,7 +39,7 @@ impl Device for Disk {
     }
 
     fn attentions(&self) -> u64 {
-        self.attentions()
+        self.unit_attention_count()
     }
 
     /// Returns the name of the unit (VPD page 83), or its serial number (VPD page 80).

@@ -20,7 +20,9 @@ use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Error, UnitCause};
+use crate::events::disk_event::DiskEvent;
 use crate::handles::disk::{Disk, span};
+use crate::multipath::disk_status::SessionsReason;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::portals::Portals;
@@ -140,12 +142,12 @@ impl PortalNames {
     /// Waits for the answer, but no longer than `limit`: the supervisor asks again for what has not come by then.
     async fn wait(&mut self, report: &Report, limit: Duration) {
         let Some(mut question) = self.0.take() else { return };
-        let why = match timeout(limit, question.join_next()).await {
-            Ok(Some(Ok(Err(error)))) => error.to_string(),
+        let error = match timeout(limit, question.join_next()).await {
+            Ok(Some(Ok(Err(error)))) => Some(error),
             Ok(_) => return,
-            Err(_) => format!("no answer within {} ms", limit.as_millis()),
+            Err(_) => None,
         };
-        report.note(format!("the target has not reported its portals: {why}"));
+        report.note(DiskEvent::PortalsUnknown { error, limit });
     }
 }
 
@@ -224,7 +226,7 @@ async fn spread_out(
 ) -> Result<Disk, Error> {
     let (count, reason) = first_number(&session, sessions, &opener.portals);
     if !session.is_reinstated_by_login() {
-        opener.report.no_tsih();
+        opener.report.note(DiskEvent::NoTsih);
     }
     let expected = Arc::new(Published::new(None));
     let mut opening = JoinSet::new();
@@ -239,15 +241,13 @@ async fn spread_out(
         Ok(name) => name,
         Err(reason) => {
             opener.report.span().in_scope(|| tracing::warn!("{reason}"));
-            opener.report.settle_for_one(reason);
+            opener.report.settle_for_one(SessionsReason::Unidentified(reason));
+            opener.report.publish_to(&disk.unit().state().known().events);
             return Ok(disk.with_report(Arc::clone(&opener.report)).opened_by(opener));
         }
     };
     if let UnitName::Address(..) = name {
-        opener.report.note(
-            "the unit has no name of its own; its target, portal group and LUN stand for it"
-                .to_owned(),
-        );
+        opener.report.note(DiskEvent::UnitUnnamed);
     }
     expected.set(Some(ExpectedUnit { name, like: disk.unit() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
@@ -256,6 +256,7 @@ async fn spread_out(
     let room = if sessions.max() == 1 { Credit::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));
+    report.publish_to(&disk.unit().state().known().events);
     let disk = disk.opened_by(Arc::clone(&opener));
     let config = SupervisorConfig { opener, expected, sessions, reason, topology, opening };
     let mut supervisor = Supervisor::new(&paths, config);

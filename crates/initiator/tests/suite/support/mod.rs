@@ -5,7 +5,7 @@ pub(crate) mod proxy;
 use std::ops::Deref;
 use std::time::Duration;
 
-use iscsi_initiator::{Advanced, Initiator, Options, Session};
+use iscsi_initiator::{Advanced, Disk, DiskEvent, DiskEvents, Initiator, Options, Session};
 use iscsi_session::Offer;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -105,6 +105,31 @@ pub(crate) fn initiator(mut options: Options) -> Initiator {
 /// Bytes that tell their place.
 pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ (at / 251) as u8 ^ seed).collect()
+}
+
+/// The notes in the status of a disk, as sentences.
+pub(crate) fn notes_of(disk: &Disk) -> Vec<String> {
+    disk.status().notes.iter().map(ToString::to_string).collect()
+}
+
+/// The next change of the unit, among other events.
+pub(crate) async fn unit_change(events: &mut DiskEvents) -> Option<String> {
+    loop {
+        let event = events.next().await?;
+        if matches!(
+            event,
+            DiskEvent::CapacityChanged { .. }
+                | DiskEvent::InquiryDataChanged
+                | DiskEvent::ReportedLunsChanged
+                | DiskEvent::AccessStatesChanged
+        ) {
+            return Some(shown(&event));
+        }
+    }
+}
+
+pub(crate) fn shown(event: &DiskEvent) -> String {
+    format!("{event:?}")
 }
 
 /// Fails instead of hanging.
