@@ -179,7 +179,7 @@ impl<E: Clone> Machine<E> {
     pub fn refuse(&mut self, disk: DiskId, why: &E, now: Instant) {
         let Some(state) = self.disks.get_mut(&disk) else { return };
         state.refusal = Some(why.clone());
-        state.requests.refuse(why, now);
+        state.requests.refuse(why);
         let waits = |key: &Key| {
             let record = self.requests.get(*key);
             record.is_some_and(|it| it.disk == disk && it.place == Place::InLine)

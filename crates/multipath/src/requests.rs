@@ -228,7 +228,7 @@ impl<E: Clone> Requests<E> {
 
     /// Refuses requests, for this reason: those that wait, and those that come until a path is added. Attempts in flight go
     /// on.
-    pub fn refuse(&mut self, why: &E, now: Instant) {
+    pub fn refuse(&mut self, why: &E) {
         self.refusal = Some(why.clone());
         self.queue.clear();
         let all: Vec<_> = self.requests.keys().map(RequestId).collect();
@@ -245,7 +245,7 @@ impl<E: Clone> Requests<E> {
                 State::Charging { .. } | State::Preparing | State::Choosing | State::Queued => {}
             }
             let failure = record.refused(why.clone());
-            self.complete(id, Err(failure), now);
+            self.complete(id, Err(failure));
         }
     }
 
@@ -257,9 +257,9 @@ impl<E: Clone> Requests<E> {
     /// Submits a request.
     pub fn submit(&mut self, spec: RequestSpec, now: Instant) -> RequestId {
         let state = State::Charging { since: now, is_retry: false };
-        let request = RequestId(self.requests.insert(Request::new(spec, state, now)));
+        let request = RequestId(self.requests.insert(Request::new(spec, state)));
         if let Some(why) = self.refusal.clone() {
-            self.complete(request, Err(Failure::Refused(why)), now);
+            self.complete(request, Err(Failure::Refused(why)));
         } else {
             self.make_ready(request, false, now);
         }
@@ -318,14 +318,14 @@ impl<E: Clone> Requests<E> {
     }
 
     /// The class of a request takes nothing any more, for this reason: the request fails, or is not hedged.
-    pub fn not_charged(&mut self, request: RequestId, why: E, now: Instant) {
+    pub fn not_charged(&mut self, request: RequestId, why: E) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { .. } = record.hedge {
             return self.drop_hedge(request);
         }
         if let State::Charging { .. } = record.state {
             let failure = record.refused(why);
-            self.complete(request, Err(failure), now);
+            self.complete(request, Err(failure));
         }
     }
 
@@ -363,25 +363,18 @@ impl<E: Clone> Requests<E> {
             }
             return self.released(path, now);
         };
-        if let Some(record) = self.requests.get_mut(request.0) {
-            record.attempts.retain(|other| *other != attempt);
+        let Some(record) = self.requests.get_mut(request.0) else { return };
+        record.attempts.retain(|other| *other != attempt);
+        if end.end != End::Good {
+            return self.failed(request, permit, end, now);
         }
-        if end.end == End::Good {
-            self.answered(request, &permit, now);
-            self.complete(request, Ok(attempt), now);
-            return self.released(path, now);
-        }
-        self.failed(request, permit, end, now);
-    }
-
-    /// An attempt has succeeded, which measures the path.
-    fn answered(&mut self, request: RequestId, permit: &PathPermit, now: Instant) {
-        let route = self.requests.get(request.0).map(|record| record.spec.route);
-        if route == Some(Route::Vouching) {
-            self.selector.release(permit);
+        if record.spec.route == Route::Vouching {
+            self.selector.release(&permit);
         } else {
-            self.selector.answered(permit, now);
+            self.selector.answered(&permit, now);
         }
+        self.complete(request, Ok(attempt));
+        self.released(path, now);
     }
 
     /// Returns when an attempt in flight took its path.
@@ -522,26 +515,18 @@ impl<E: Clone> Requests<E> {
     }
 
     /// A request has ended. Its other attempts go on without it: those that write are aborted.
-    fn complete(
-        &mut self,
-        request: RequestId,
-        result: Result<AttemptId, Failure<E>>,
-        now: Instant,
-    ) {
-        let Some(record) = self.requests.get(request.0) else { return };
-        let (time, writes, others) =
-            (record.time(now), record.spec.writes, record.attempts.clone());
-        self.forget(request);
-        if writes {
+    fn complete(&mut self, request: RequestId, result: Result<AttemptId, Failure<E>>) {
+        let Some(record) = self.forget(request) else { return };
+        if record.spec.writes {
             let abort = |attempt| Output::Abort { request, attempt };
-            self.outputs.extend(others.into_iter().map(abort));
+            self.outputs.extend(record.attempts.into_iter().map(abort));
         }
-        self.outputs.push_back(Output::Completed { request, result, time });
+        self.outputs.push_back(Output::Completed { request, result });
     }
 
-    fn forget(&mut self, request: RequestId) {
-        self.set_timer(request, None);
-        let Some(record) = self.requests.remove(request.0) else { return };
+    fn forget(&mut self, request: RequestId) -> Option<Request<E>> {
+        let record = self.requests.remove(request.0)?;
+        record.timer.into_iter().for_each(|at| _ = self.timers.remove(&(at, request)));
         for attempt in &record.attempts {
             if let Some(attempt) = self.attempts.get_mut(attempt.0) {
                 attempt.request = None;
@@ -551,6 +536,7 @@ impl<E: Clone> Requests<E> {
         if is_queued {
             self.queue.retain(|waiting| waiting.request != request);
         }
+        Some(record)
     }
 
     fn set_timer(&mut self, request: RequestId, at: Option<Instant>) {

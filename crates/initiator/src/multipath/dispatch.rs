@@ -152,7 +152,7 @@ impl Paths {
             let id = state.paths.add(carrier);
             state.requests.add_path(id, room, now());
             if let Some(end) = state.end.as_deref() {
-                state.requests.refuse(end, now());
+                state.requests.refuse(end);
             }
             state.flushes.path_was_added();
             id
@@ -296,7 +296,7 @@ impl Paths {
     pub(crate) fn end(&self, why: &Error) {
         self.change(|state| {
             let end = state.end.get_or_insert_with(|| Box::new(why.as_not_executed()));
-            state.requests.refuse(end, now());
+            state.requests.refuse(end);
             state.paths.end();
         });
         self.0.ended.notify_waiters();
@@ -360,7 +360,7 @@ impl Paths {
         if state.paths.open().is_empty() && !state.paths.is_supervised() {
             self.0.report.log(|| tracing::debug!(%error, "no session is left"));
             let end = state.end.insert(Box::new(error.as_not_executed()));
-            state.requests.refuse(end, now());
+            state.requests.refuse(end);
             self.0.ended.notify_waiters();
         }
     }

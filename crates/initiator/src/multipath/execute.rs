@@ -242,7 +242,7 @@ impl<'a> Execution<'a> {
                 self.charge = Some(charge);
                 self.paths.change(|state| state.requests.charged(request, now));
             }
-            Err(why) => self.paths.change(|state| state.requests.not_charged(request, why, now)),
+            Err(why) => self.paths.change(|state| state.requests.not_charged(request, why)),
         }
     }
 

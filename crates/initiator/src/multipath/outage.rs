@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Consequence, Error};
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::dispatch::Paths;
 use crate::multipath::event::NotOpened;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
@@ -19,7 +19,7 @@ impl Paths {
                 return false;
             }
             let was_refusing = state.requests.is_refusing();
-            state.requests.refuse(&why.as_not_executed(), now());
+            state.requests.refuse(&why.as_not_executed());
             !was_refusing
         })
     }

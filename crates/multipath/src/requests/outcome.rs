@@ -136,14 +136,14 @@ impl<E: Clone> Requests<E> {
                 self.lost(request, &error, end.may_have_executed, now);
             }
             Disposition::FailByReservation => {
-                self.complete(request, Err(Failure::Reservation(error)), now);
+                self.complete(request, Err(Failure::Reservation(error)));
             }
             Disposition::Fail
             | Disposition::Complete
             | Disposition::Pause(_)
             | Disposition::RetryImmediately
             | Disposition::RetryShorter => {
-                self.complete(request, Err(Failure::Attempt(error)), now);
+                self.complete(request, Err(Failure::Attempt(error)));
             }
         }
         self.released(path, now);
@@ -176,13 +176,13 @@ impl<E: Clone> Requests<E> {
         if let Some(why) = self.refusal.clone() {
             let failure = record.refused(why);
             self.selector.release(&permit);
-            self.complete(request, Err(failure), now);
+            self.complete(request, Err(failure));
             return self.released(permit.path(), now);
         }
         let Some(pause) = record.history().pause(pauses, limit, retry_timeout, now) else {
             let error = record.history().take_executed().unwrap_or(error);
             self.selector.release(&permit);
-            self.complete(request, Err(Failure::Attempt(error)), now);
+            self.complete(request, Err(Failure::Attempt(error)));
             return self.released(permit.path(), now);
         };
         record.state = State::Pausing { permit };
@@ -249,11 +249,11 @@ impl<E: Clone> Requests<E> {
             }
             AfterLoss::EndsSessions(times) => {
                 let cause = error.clone();
-                self.complete(request, Err(Failure::EndsSessions { times, cause }), now);
+                self.complete(request, Err(Failure::EndsSessions { times, cause }));
             }
             AfterLoss::GiveUp => {
                 let error = history.take_executed().unwrap_or_else(|| error.clone());
-                self.complete(request, Err(Failure::Attempt(error)), now);
+                self.complete(request, Err(Failure::Attempt(error)));
             }
         }
     }
@@ -264,7 +264,7 @@ impl<E: Clone> Requests<E> {
         if let Some(why) = self.refusal.clone() {
             let Some(record) = self.requests.get_mut(request.0) else { return };
             let failure = record.refused(why);
-            return self.complete(request, Err(failure), now);
+            return self.complete(request, Err(failure));
         }
         self.drop_hedge(request);
         self.make_ready(request, is_first, now);

@@ -87,8 +87,6 @@ pub enum Output<E> {
         request: RequestId,
         /// The attempt that has succeeded, or why the request has failed.
         result: Result<AttemptId, Failure<E>>,
-        /// Time since the request was submitted.
-        time: Duration,
     },
     /// A command was retried that a path has not taken.
     Retried(PathId),

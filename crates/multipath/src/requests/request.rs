@@ -1,6 +1,6 @@
 //! One request, and the attempts to carry it out.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -77,7 +77,6 @@ pub(super) enum Hedge {
 #[derive(Clone, Debug)]
 pub(super) struct Request<E> {
     pub(super) spec: RequestSpec,
-    pub(super) submitted: Instant,
     pub(super) state: State,
     pub(super) attempts: SmallVec<[AttemptId; 2]>,
     pub(super) hedge: Hedge,
@@ -111,10 +110,9 @@ pub(super) struct Waiting {
 }
 
 impl<E> Request<E> {
-    pub(super) fn new(spec: RequestSpec, state: State, now: Instant) -> Self {
+    pub(super) fn new(spec: RequestSpec, state: State) -> Self {
         Self {
             spec,
-            submitted: now,
             state,
             attempts: SmallVec::new(),
             hedge: Hedge::None,
@@ -149,10 +147,6 @@ impl<E> Request<E> {
             Some(lost) => Failure::NotRetried { lost, why },
             None => Failure::Refused(why),
         }
-    }
-
-    pub(super) fn time(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.submitted)
     }
 }
 

@@ -296,7 +296,7 @@ fn requests_wait_for_the_next_path_or_are_refused() {
     let (unsent_attempt, _) = world.only(unsent);
     world.lose(A, &[unsent_attempt]);
     assert!(world.in_flight.is_empty() && world.results.is_empty());
-    world.requests.refuse(&"gone", world.now);
+    world.requests.refuse(&"gone");
     world.drain();
     assert_eq!(world.failure(sent), Failure::NotRetried { lost: "lost", why: "gone" });
     assert_eq!(world.failure(unsent), Failure::Refused("gone"));

@@ -412,7 +412,7 @@ impl Links {
         if self.replacement.is_some() {
             self.at(self.now + secs(2), Event::Opens);
         } else if self.links.values().all(|link| link.is_lost) {
-            self.requests.refuse(&"none is left", self.now());
+            self.requests.refuse(&"none is left");
         }
     }
 
