@@ -13,10 +13,12 @@ pub(crate) fn watch<'a>(disks: impl IntoIterator<Item = &'a Disk>) -> JoinSet<()
             let mut known = disk.profile().capacity.bytes();
             async move {
                 while let Some(event) = events.next().await {
-                    let now = match event {
-                        DiskEvent::CapacityChanged { now, .. } => now,
-                        DiskEvent::Missed { .. } => disk.capacity(),
-                        _ => continue,
+                    let now = if let DiskEvent::CapacityChanged { now, .. } = event {
+                        now
+                    } else if let DiskEvent::Missed { .. } = event {
+                        disk.capacity()
+                    } else {
+                        continue;
                     };
                     let before = std::mem::replace(&mut known, now);
                     if before != now {

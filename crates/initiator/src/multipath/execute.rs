@@ -73,6 +73,7 @@ struct Copy {
 }
 
 /// What happens next.
+#[expect(clippy::large_enum_variant, reason = "it is handled where it is made")]
 enum Event {
     Order(Order),
     /// The copy at this place has ended.

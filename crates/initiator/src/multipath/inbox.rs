@@ -42,6 +42,7 @@ pub(super) enum Order {
 
 /// The orders for each request that has not taken the last one, by its [place](RequestId::place). Two requests have the same
 /// place if one has completed and does not know yet.
+#[derive(Default)]
 pub(super) struct Inboxes(Vec<SmallVec<[Inbox; 1]>>);
 
 struct Inbox {
@@ -95,9 +96,10 @@ impl Inboxes {
         let mut attempts = SmallVec::new();
         let Some(inbox) = self.get_mut(request) else { return attempts };
         for order in std::mem::take(&mut inbox.orders) {
-            match order {
-                Order::Send(attempt) => attempts.push(attempt),
-                other => inbox.orders.push(other),
+            if let Order::Send(attempt) = order {
+                attempts.push(attempt);
+            } else {
+                inbox.orders.push(order);
             }
         }
         attempts
@@ -134,11 +136,5 @@ impl Inboxes {
     fn get_mut(&mut self, request: RequestId) -> Option<&mut Inbox> {
         let inboxes = self.0.get_mut(request.place() as usize)?;
         inboxes.iter_mut().find(|inbox| inbox.request == request)
-    }
-}
-
-impl Default for Inboxes {
-    fn default() -> Self {
-        Self(Vec::new())
     }
 }

@@ -236,11 +236,11 @@ impl Flight {
         } else {
             counted.end(self.kind, self.len, None);
         }
-        let end = match error.end() {
+        let mut end = error.end();
+        if end == End::UnknownCommand && !sent.is_some_and(Transfer::can_shorten) {
             // Its shorter form was sent already.
-            End::UnknownCommand if !sent.is_some_and(Transfer::can_shorten) => End::Refused,
-            end => end,
-        };
+            end = End::Refused;
+        }
         if end == End::SessionLost {
             self.paths.lose_path(state, self.path, error);
         }

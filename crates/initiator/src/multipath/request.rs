@@ -121,16 +121,14 @@ impl Paths {
                 Some(order) => order,
                 None => request.next().await,
             };
-            match next {
-                Order::Prepare => {
-                    self.change(|state| state.requests.prepared(request.id, false, now()))
-                }
-                Order::Completed(Err(Failure::Refused(why))) => {
-                    request.complete();
-                    return Err(why);
-                }
-                // Nothing is sent.
-                _ => return Ok(()),
+            if let Order::Prepare = next {
+                self.change(|state| state.requests.prepared(request.id, false, now()));
+            } else if let Order::Completed(Err(Failure::Refused(why))) = next {
+                request.complete();
+                return Err(why);
+            } else {
+                // There is a path. Nothing is sent over it.
+                return Ok(());
             }
         }
     }

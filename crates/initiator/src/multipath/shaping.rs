@@ -10,7 +10,7 @@ impl Paths {
     pub(super) async fn pass(&self, len: usize) -> Result<Charge, Error> {
         let class = self.policy().class.as_ref().ok_or(CallerCause::ClassClosed)?;
         let _waiting = self.in_class().join();
-        class.pass(len as u64).await.ok_or(Error::from(CallerCause::ClassClosed))
+        class.pass(len as u64).await.ok_or_else(|| CallerCause::ClassClosed.into())
     }
 
     /// The longest that a request of the disk should be by its class, bytes, if that has a limit.

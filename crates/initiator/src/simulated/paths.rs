@@ -21,8 +21,8 @@ use crate::{Shaper, TrafficClass};
 use iscsi_multipath::paths::Credit;
 use iscsi_pdu::scsi::Cdb;
 
-const LEN: usize = 64 << 10;
-const BLOCKS: u32 = (LEN / 512) as u32;
+const BLOCKS: u32 = 128;
+const LEN: usize = BLOCKS as usize * 512;
 /// More than any test needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Longer than all that is in flight takes.
