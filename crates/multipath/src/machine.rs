@@ -27,7 +27,6 @@ mod results;
 mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::Hasher;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -132,12 +131,6 @@ impl<E: Clone> Machine<E> {
         let Attempt { order, path, .. } = *self.attempts.get(attempt.0)?;
         let all = self.attempts.keys().filter_map(|key| self.attempts.get(key));
         Some(all.filter(|other| other.path == path && other.order < order).count())
-    }
-
-    /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
-    /// follows have the same hash, so that a search over states can tell which it has seen.
-    pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
-        fingerprint::hash(self, now, state);
     }
 
     /// Adds a disk. It reports the losses that no disk has reported yet.

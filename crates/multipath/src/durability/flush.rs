@@ -52,8 +52,10 @@ impl Durability {
         let Some(oldest) = flush.oldest else { return };
         let vouches = |path| self.paths.get(path).is_some_and(|it| it.vouches_for(oldest));
         let is_lost = is_unknown && !witness.is_some_and(vouches);
-        let is_reported = self.last_reset(flush.path).max(self.last_failure) > oldest;
-        if is_lost || is_reported {
+        let is_reset = self.last_reset(flush.path) > oldest;
+        // A failure counted when it was reported. It counts once more if a flush has reported it that was not for these writes.
+        let has_failed = self.last_failure > oldest && self.losses.are_reported();
+        if is_lost || is_reset || has_failed {
             self.losses.add();
         }
     }

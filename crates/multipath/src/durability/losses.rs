@@ -24,6 +24,11 @@ impl Losses {
         self.reported
     }
 
+    /// Whether some handle has reported every loss. Otherwise each flush that ends reports one.
+    pub(super) fn are_reported(&self) -> bool {
+        self.reported == self.count
+    }
+
     pub(super) fn report(&mut self) -> LossCount {
         self.reported = self.count;
         self.count

@@ -26,7 +26,7 @@ fn write(unit: &mut Durability, path: PathId) {
 
 /// Flushes over this path, for a handle that has reported what was lost before. Returns whether it reports no further loss.
 fn flush(unit: &mut Durability, path: PathId, witness: Option<PathId>) -> bool {
-    let seen = unit.losses();
+    let seen = unit.report_losses();
     let flush = unit.begin_flush(path);
     unit.end_flush(flush, witness);
     unit.losses() == seen
@@ -248,6 +248,16 @@ fn what_could_not_be_written_counts_for_the_flush_after_the_one_in_progress() {
         write(&mut unit, FIRST);
         assert!(flush(&mut unit, FIRST, None), "it began after the report");
     }
+}
+
+#[test]
+fn a_failure_that_no_flush_has_reported_counts_once() {
+    let mut unit = cached();
+    write(&mut unit, FIRST);
+    unit.on_lost_writes();
+    let running = unit.begin_flush(FIRST);
+    unit.end_flush(running, None);
+    assert_eq!((unit.reported_losses(), unit.losses()), (LossCount(0), LossCount(1)));
 }
 
 /// While an older session is needed for the flush in progress, a younger one can vouch for what was written since.

@@ -9,68 +9,72 @@ use super::record::{Attempt, Place, Progress, What};
 use crate::ids::PathId;
 use crate::slab::Key;
 
-/// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
-/// follows have the same hash, whenever they came about.
-pub(super) fn hash<E: Clone>(machine: &Machine<E>, now: Instant, state: &mut impl Hasher) {
-    // In which order requests came decides nothing once they have their ranges, and neither does the order of attempts over
-    // several paths.
-    let requests = sorted(machine.requests.keys(), |key| {
-        machine.requests.get(key).map(|record| {
-            let range = record.range.map(|range| machine.writes.name(range));
-            (record.disk, range, record.spec.writes, record.spec.len, record.order)
-        })
-    });
-    let attempts = sorted(machine.attempts.keys(), |key| {
-        machine.attempts.get(key).map(|attempt| (attempt.path, attempt.order))
-    });
-    let path = |id: PathId| machine.paths.keys().position(|other| *other == id);
-    let records: Vec<_> = attempts.iter().filter_map(|key| machine.attempts.get(*key)).collect();
-    let begun: Vec<_> = records.iter().filter_map(|it| Some((it.path, *it.begun()?))).collect();
-    machine.unit.fingerprint(&begun, &machine.flushes.epochs(), state);
-    machine.writes.fingerprint(state);
-    for (lost, count) in machine.writes.in_doubt() {
-        (lost.0, count).hash(state);
-    }
-    for (id, disk) in &machine.disks {
-        let of_disk = |key: &&Key| machine.requests.get(**key).is_some_and(|it| it.disk == *id);
-        let place = |key: &Key| match machine.requests.get(*key)?.place {
-            Place::Engine(id) => Some(id),
-            Place::InLine => None,
-        };
-        let engine_requests: Vec<_> = requests.iter().filter(of_disk).filter_map(place).collect();
-        let engine_attempts: Vec<_> = records
-            .iter()
-            .filter(|it| it.disk == *id)
-            .filter_map(|it| {
-                if let What::Request { engine, .. } = it.what { Some(engine) } else { None }
+impl<E: Clone> Machine<E> {
+    /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
+    /// follows have the same hash, so that a search over states can tell which it has seen.
+    pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
+        // In which order requests came decides nothing once they have their ranges, and neither does the order of attempts over
+        // several paths.
+        let requests = sorted(self.requests.keys(), |key| {
+            self.requests.get(key).map(|record| {
+                let range = record.range.map(|range| self.writes.name(range));
+                (record.disk, range, record.spec.writes, record.spec.len, record.order)
             })
-            .chain(machine.flushes.attempts().filter(|(of, _)| of == id).map(|(_, it)| it))
-            .collect();
-        disk.requests.fingerprint(&engine_requests, &engine_attempts, path, now, state);
-        let losses = machine.unit.durability.losses().0;
-        (losses - disk.seen.0, disk.refusal.is_some(), disk.is_leaving).hash(state);
-        (losses - machine.unit.durability.reported_losses().0).hash(state);
+        });
+        let attempts = sorted(self.attempts.keys(), |key| {
+            self.attempts.get(key).map(|attempt| (attempt.path, attempt.order))
+        });
+        let path = |id: PathId| self.paths.keys().position(|other| *other == id);
+        let records: Vec<_> = attempts.iter().filter_map(|key| self.attempts.get(*key)).collect();
+        let begun: Vec<_> = records.iter().filter_map(|it| Some((it.path, *it.begun()?))).collect();
+        self.unit.fingerprint(&begun, &self.flushes.epochs(), state);
+        self.writes.fingerprint(state);
+        for (lost, count) in self.writes.in_doubt() {
+            (lost.0, count).hash(state);
+        }
+        for (id, disk) in &self.disks {
+            let of_disk = |key: &&Key| self.requests.get(**key).is_some_and(|it| it.disk == *id);
+            let place = |key: &Key| match self.requests.get(*key)?.place {
+                Place::Engine(id) => Some(id),
+                Place::InLine => None,
+            };
+            let engine_requests: Vec<_> =
+                requests.iter().filter(of_disk).filter_map(place).collect();
+            let engine_attempts: Vec<_> = records
+                .iter()
+                .filter(|it| it.disk == *id)
+                .filter_map(|it| {
+                    if let What::Request { engine, .. } = it.what { Some(engine) } else { None }
+                })
+                .chain(self.flushes.attempts().filter(|(of, _)| of == id).map(|(_, it)| it))
+                .collect();
+            disk.requests.fingerprint(&engine_requests, &engine_attempts, path, now, state);
+            let losses = self.unit.durability.losses().0;
+            (losses - disk.seen.0, disk.refusal.is_some(), disk.is_leaving).hash(state);
+            (losses - self.unit.durability.reported_losses().0).hash(state);
+        }
+        for key in &requests {
+            let Some(record) = self.requests.get(*key) else { continue };
+            (discriminant(&record.place), record.spec.len, record.spec.writes, record.disk)
+                .hash(state);
+            (self.unit.durability.losses().0 - record.seen.0).hash(state);
+            record.range.map(|range| self.writes.name(range)).hash(state);
+        }
+        for attempt in &records {
+            attempt_state(self, attempt, &requests, state);
+        }
+        for (id, record) in &self.paths {
+            let place = |key: &Key| attempts.iter().position(|other| other == key);
+            record.held.iter().for_each(|key| place(key).hash(state));
+            u8::MAX.hash(state);
+            record.unproven.iter().for_each(|key| place(key).hash(state));
+            (record.question.is_some(), record.ask_at.is_some(), record.unanswered).hash(state);
+            (record.verdict.is_some(), record.disk).hash(state);
+            self.unit.identity.fingerprint(*id, None, None, state);
+        }
+        self.flushes.fingerprint(path, &self.unit, state);
+        self.leaving.iter().for_each(|lost| lost.0.hash(state));
     }
-    for key in &requests {
-        let Some(record) = machine.requests.get(*key) else { continue };
-        (discriminant(&record.place), record.spec.len, record.spec.writes, record.disk).hash(state);
-        (machine.unit.durability.losses().0 - record.seen.0).hash(state);
-        record.range.map(|range| machine.writes.name(range)).hash(state);
-    }
-    for attempt in &records {
-        attempt_state(machine, attempt, &requests, state);
-    }
-    for (id, record) in &machine.paths {
-        let place = |key: &Key| attempts.iter().position(|other| other == key);
-        record.held.iter().for_each(|key| place(key).hash(state));
-        u8::MAX.hash(state);
-        record.unproven.iter().for_each(|key| place(key).hash(state));
-        (record.question.is_some(), record.ask_at.is_some(), record.unanswered).hash(state);
-        (record.verdict.is_some(), record.disk).hash(state);
-        machine.unit.identity.fingerprint(*id, None, None, state);
-    }
-    machine.flushes.fingerprint(path, &machine.unit, state);
-    machine.leaving.iter().for_each(|lost| lost.0.hash(state));
 }
 
 fn attempt_state<E: Clone>(

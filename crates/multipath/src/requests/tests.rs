@@ -231,6 +231,7 @@ fn a_unit_attention_costs_another_attempt_on_the_same_path() {
     assert_eq!(world.failure(request), Failure::Attempt("an end"));
 }
 
+/// QRK-40: a unit that is busy for long is asked again after pauses.
 #[test]
 fn a_busy_unit_is_waited_for_as_long_as_the_disk_waits() {
     let mut world = World::new(limits(), &[A]);
