@@ -5,7 +5,7 @@
 //! given up, so that an aborted write cannot land on a later one.
 //!
 //! First come, first served: a range waits for those that are taken, and for all earlier ones that wait and touch the same
-//! bytes. So many short writes do not keep a long one waiting.
+//! bytes. So a number of short writes does not keep a long one waiting.
 //!
 //! A range is in doubt while a lost session was writing there and nothing proves that the target will not carry that write
 //! out later. It stays taken until each such session is settled; no time proves it.

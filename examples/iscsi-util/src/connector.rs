@@ -101,7 +101,7 @@ impl Connector {
     /// Works on the unit that a URL names, over a session of its own.
     ///
     /// # Errors
-    /// As [`named`](crate::unit::named) and [`session`](Self::session).
+    /// As [`named`] and [`session`](Self::session).
     pub async fn unit<T>(
         &self,
         url: &str,

@@ -49,7 +49,7 @@ impl LogicalUnit {
     /// # Errors
     /// As [`execute`](Self::execute).
     ///
-    /// [`Error::UnflushedWritesLost`] when earlier writes may be lost: the unit was reset, reports
+    /// Of the kind [`UnflushedWritesLost`](crate::ErrorKind::UnflushedWritesLost) when earlier writes may be lost: the unit was reset, reports
     /// later that a write has failed (a deferred error), or an earlier flush failed on the medium,
     /// even one of another disk of this initiator. If it is not certain, the error is returned.
     /// Each handle returns it once for each loss, as `fsync` does for each open file: a clone is a

@@ -101,7 +101,7 @@ pub enum Output<E> {
         /// Its result.
         result: Result<Done, Failure<E>>,
     },
-    /// Log the session of a path out: nothing is in flight there, and nobody needs its word. The path is gone.
+    /// Log the session of a path out: nothing is in flight there, and no flush needs its session as a witness. The path is gone.
     LogOut(PathId),
     /// Wait for the class of the disk, then call [`charged`](super::Machine::charged).
     Charge {
