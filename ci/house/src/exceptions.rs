@@ -45,10 +45,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         ],
     },
     Exception {
-        reason: "To be split by noun: what is in flight over a path, and what its link shows.",
-        types: &[("crates/multipath/src/paths/path_state.rs", "PathState", What::Fields, 13)],
-    },
-    Exception {
         reason: "Its state has about ten owners, structs with methods of their own; a file holds what one PDU does to them.",
         types: &[
             ("crates/session/src/session.rs", "Session", What::Files, 27),
@@ -76,8 +72,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         reason: "Becomes the machine of crates/multipath.",
         types: &[
-            ("crates/initiator/src/multipath/dispatch.rs", "Paths", What::Files, 15),
-            ("crates/initiator/src/multipath/path_set.rs", "PathSet", What::Fields, 16),
+            ("crates/initiator/src/multipath/paths.rs", "Paths", What::Files, 15),
             ("crates/initiator/src/multipath/supervisor.rs", "Supervisor", What::Files, 11),
         ],
     },

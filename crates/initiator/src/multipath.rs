@@ -1,21 +1,20 @@
-//! Several sessions with one unit as one way to it.
+//! Several sessions with one unit as one disk: carries out what [`Requests`](iscsi_multipath::requests::Requests) decides.
 //!
 //! ```text
-//!   requests ──► queue ──► schedule ──► path 0: session, unit
-//!                  ▲           │   └──► path 1: session, unit
-//!                  └───────────┘
-//!        what a path could not finish, when it is gone
+//!   request ──submit──► Requests ──orders──► request ──command──► path 0: session, unit
+//!                         ▲  ▲                  │           └────► path 1: session, unit
+//!         lost, opened,   │  └──end of attempt──┘
+//!         closed          │
+//!                     supervisor: opens, watches and closes sessions
 //! ```
-//! A request takes a path when its turn comes and a path has room, not when it is made. All that
-//! comes this way may be carried out twice without harm, so what was under way on a session that
-//! ends goes to the others; and a request that is late on one is sent over another as well when
-//! that has nothing else to do, or when it is stuck: the first answer counts.
+//! A request takes a path when its turn comes and a path has credit, not when it is submitted. Each request here may be executed
+//! twice without harm. So what was in flight on a session that ends goes over the others; and a request that is late is
+//! hedged: sent over another path as well. The first answer counts.
 
 pub(crate) mod access;
 mod closing;
 mod confirmation;
 pub(crate) mod disk_status;
-pub(crate) mod dispatch;
 pub(crate) mod event;
 pub(crate) mod execute;
 pub(crate) mod exposition;
@@ -32,6 +31,7 @@ mod outputs;
 pub(crate) mod path;
 mod path_set;
 pub(crate) mod path_status;
+pub(crate) mod paths;
 mod port_states;
 mod portal_discovery;
 mod portal_race;

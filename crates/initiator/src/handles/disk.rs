@@ -35,9 +35,9 @@ use crate::state::loss_cursor::SeenLosses;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::unit::logical_unit::LogicalUnit;
 
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::execute::Answered;
 use crate::multipath::path::Path;
+use crate::multipath::paths::{Paths, now};
 use crate::multipath::reopen::Opener;
 use crate::multipath::report::Report;
 use crate::runtime;

@@ -12,10 +12,10 @@ use tokio::time::sleep_until;
 use tracing::Instrument;
 
 use crate::error::{Consequence, Error};
-use crate::multipath::dispatch::now;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::Remains;
+use crate::multipath::paths::now;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::fencing::SharedFencing;

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use crate::error::Error;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::paths::Paths;
 
 impl Paths {
     /// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile

@@ -11,9 +11,9 @@ use iscsi_session::Completion;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::path::Path;
+use crate::multipath::paths::{Paths, now};
 use crate::multipath::request::Request;
 use crate::multipath::request_report::RequestReport;
 use crate::runtime;

@@ -7,9 +7,9 @@ use iscsi_multipath::requests::{RequestSpec, Route};
 use iscsi_multipath::{Access, PathId};
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, State, now};
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::path::Path;
+use crate::multipath::paths::{Paths, State, now};
 use crate::multipath::request::Request;
 use crate::multipath::request_report::RequestReport;
 use crate::state::budget::Permit;

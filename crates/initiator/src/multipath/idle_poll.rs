@@ -4,8 +4,8 @@ use iscsi_multipath::{CommandNumber, PathId};
 use iscsi_pdu::scsi::{Cdb, SenseKey};
 
 use crate::error::Error;
-use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
+use crate::multipath::paths::Paths;
 use crate::state::budget::Budget;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::MAX_ATTENTIONS;

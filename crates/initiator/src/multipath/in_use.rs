@@ -4,9 +4,9 @@ use iscsi_multipath::topology::{Session, SessionState};
 use iscsi_multipath::{Access, PathId, PortalId};
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::path::Path;
 use crate::multipath::path_status::{PathState, PathStatus};
+use crate::multipath::paths::{Paths, now};
 
 impl Paths {
     /// The best that there are, but for those that are being let go.

@@ -6,9 +6,9 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
+use crate::multipath::paths::Paths;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::{Supervisor, span_of};
 use iscsi_multipath::PathId;

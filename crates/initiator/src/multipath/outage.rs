@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::error::{Consequence, Error};
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::Paths;
 use crate::multipath::event::NotOpened;
+use crate::multipath::paths::Paths;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 use crate::options::retry_timeout::OnRetryTimeout;

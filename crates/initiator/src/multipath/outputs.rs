@@ -9,8 +9,8 @@ use iscsi_multipath::requests::{AttemptEnd, AttemptId, Output, RequestId};
 use iscsi_multipath::{Access, PathId};
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, State, now};
 use crate::multipath::inbox::{Attempt, Order, Wakers};
+use crate::multipath::paths::{Paths, State, now};
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 

@@ -11,7 +11,7 @@ use crate::state::counters::{Counted, Snapshot};
 use iscsi_multipath::PathId;
 
 /// The paths of one disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PathSet {
     open: SmallVec<[(PathId, Path); 1]>,
     next: u32,
@@ -26,22 +26,24 @@ pub(super) struct PathSet {
     witness: Option<(PathId, Path)>,
     /// Somebody reopens lost paths.
     is_supervised: bool,
-    /// Somebody looks for other ports where none serves the unit.
-    has_other_ports: bool,
-    /// A request wants that.
+    /// A request needs another port.
     is_port_called_for: bool,
-    /// The unit tells of its target port groups.
-    follows_access: bool,
     /// A port has refused a request.
     is_access_called_for: bool,
-    /// Commands that were sent again over paths that are gone.
-    retries_of_gone: u64,
-    /// What is counted of each that is open, in the same order, and of those that are gone.
+    /// What is counted of each that is open, in the same order.
     counted: SmallVec<[Counted; 1]>,
-    counted_of_gone: Counted,
+    gone: Gone,
     /// Since when there is none.
     none_since: Option<Instant>,
-    /// Sessions that were lost.
+}
+
+/// What is known of the paths that are gone.
+#[derive(Debug, Default)]
+struct Gone {
+    counted: Counted,
+    /// Commands that were sent again.
+    retries: u64,
+    /// How many were lost.
     losses: u64,
 }
 
@@ -79,24 +81,14 @@ impl PathSet {
         self.is_supervised
     }
 
-    /// Somebody looks for other ports from now on where none serves the unit.
-    pub(super) const fn supervise_ports(&mut self) {
-        self.has_other_ports = true;
-    }
-
-    /// Calls for another port, if other portals are known.
+    /// Calls for another port.
     pub(super) const fn call_for_port(&mut self) {
-        self.is_port_called_for = self.has_other_ports;
+        self.is_port_called_for = true;
     }
 
-    /// The unit tells of its target port groups, or does not.
-    pub(super) const fn follow_access(&mut self, follows: bool) {
-        self.follows_access = follows;
-    }
-
-    /// Calls for the states of all ports, if the unit reports them.
+    /// Calls for the states of all ports.
     pub(super) const fn call_for_access(&mut self) {
-        self.is_access_called_for = self.follows_access;
+        self.is_access_called_for = true;
     }
 
     pub(super) const fn take_call_for_access(&mut self) -> bool {
@@ -123,8 +115,8 @@ impl PathSet {
             self.none_since = Some(Instant::now());
         }
         carrier.may_have_missed();
-        self.retries_of_gone += carrier.retries();
-        self.counted_of_gone.inherit(self.counted.remove(at));
+        self.gone.retries += carrier.retries();
+        self.gone.counted.inherit(self.counted.remove(at));
         self.unsettled.retain(|carrier| !carrier.is_settled());
         if !carrier.is_settled() {
             self.unsettled.push(carrier.clone());
@@ -135,7 +127,7 @@ impl PathSet {
     /// A path was lost. Says whether it was there.
     pub(super) fn lose(&mut self, id: PathId, error: &Error) -> bool {
         let Some(carrier) = self.remove(id) else { return false };
-        self.losses += 1;
+        self.gone.losses += 1;
         self.lost.push((carrier, error.clone()));
         true
     }
@@ -148,7 +140,7 @@ impl PathSet {
     /// Where what is carried over a path is counted, also when it is gone.
     pub(super) fn counted(&mut self, id: PathId) -> &mut Counted {
         let at = self.position(id);
-        at.and_then(|at| self.counted.get_mut(at)).unwrap_or(&mut self.counted_of_gone)
+        at.and_then(|at| self.counted.get_mut(at)).unwrap_or(&mut self.gone.counted)
     }
 
     /// The requests in flight on each that is open, and their bytes, in their order.
@@ -159,7 +151,7 @@ impl PathSet {
     /// What was counted of each that is open, in their order, and of all that are gone.
     pub(super) fn snapshots(&mut self) -> (Vec<Snapshot>, Snapshot) {
         let open = self.counted.iter_mut().map(Counted::snapshot).collect();
-        (open, self.counted_of_gone.snapshot())
+        (open, self.gone.counted.snapshot())
     }
 
     fn position(&self, id: PathId) -> Option<usize> {
@@ -168,7 +160,7 @@ impl PathSet {
 
     /// How many sessions were lost.
     pub(super) const fn losses(&self) -> u64 {
-        self.losses
+        self.gone.losses
     }
 
     pub(super) fn set_aside(&mut self, id: PathId, error: &Error) {
@@ -216,36 +208,13 @@ impl PathSet {
     pub(super) fn count_retry(&mut self, id: PathId) {
         match self.get(id) {
             Some(carrier) => carrier.count_retry(),
-            None => self.retries_of_gone += 1,
+            None => self.gone.retries += 1,
         }
     }
 
     /// How many commands were sent again, over all paths that there are and were.
     pub(super) fn retries(&self) -> u64 {
         let open = self.open.iter().map(|(_, carrier)| carrier.retries());
-        self.retries_of_gone + open.sum::<u64>()
-    }
-}
-
-impl Default for PathSet {
-    fn default() -> Self {
-        Self {
-            open: SmallVec::new(),
-            next: 0,
-            lost: Vec::new(),
-            unsettled: Vec::new(),
-            useless: Vec::new(),
-            witness: None,
-            is_supervised: false,
-            has_other_ports: false,
-            is_port_called_for: false,
-            follows_access: false,
-            is_access_called_for: false,
-            retries_of_gone: 0,
-            counted: SmallVec::new(),
-            counted_of_gone: Counted::default(),
-            none_since: None,
-            losses: 0,
-        }
+        self.gone.retries + open.sum::<u64>()
     }
 }

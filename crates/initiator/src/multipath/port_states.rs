@@ -6,9 +6,9 @@ use iscsi_multipath::{Access, PathId, PortalId};
 use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
 use crate::multipath::access::no_answer;
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
+use crate::multipath::paths::{Paths, now};
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
 

@@ -11,8 +11,8 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::Event;
+use crate::multipath::paths::{Paths, now};
 use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;

@@ -8,9 +8,9 @@ use tracing::Instrument;
 
 use crate::error::{Consequence, Error};
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::Paths;
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
+use crate::multipath::paths::Paths;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::{Supervisor, span_of};
 

@@ -6,23 +6,19 @@
 
 use iscsi_multipath::Access;
 
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::paths::{Paths, now};
 use iscsi_multipath::PathId;
 
 impl Paths {
     /// The unit tells of its target port groups, and somebody asks for them whenever a port refuses a request; or
     /// it does not any more.
     pub(crate) fn follow_access(&self, follows: bool) {
-        let mut state = self.lock();
-        state.paths.follow_access(follows);
-        state.requests.set_follows_access(follows);
+        self.lock().requests.set_follows_access(follows);
     }
 
     /// Somebody looks for other ports from now on where none serves the unit: meanwhile requests wait.
     pub(crate) fn supervise_ports(&self) {
-        let mut state = self.lock();
-        state.paths.supervise_ports();
-        state.requests.set_looks_for_ports(true);
+        self.lock().requests.set_looks_for_ports(true);
     }
 
     /// Whether a port has refused a request since the last call.

@@ -9,9 +9,9 @@ use iscsi_multipath::requests::{Failure, RequestId, RequestSpec, Route};
 use tokio::time::sleep_until;
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::outputs::Flight;
+use crate::multipath::paths::{Paths, now};
 use crate::state::counters::RequestKind;
 
 /// A request that was submitted. Dropped before it has completed, it is cancelled.

@@ -1,6 +1,6 @@
 //! How long a request had better be.
 
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::paths::{Paths, now};
 
 impl Paths {
     /// How long a write had better be, bytes: where paths differ, as the best of them takes it.

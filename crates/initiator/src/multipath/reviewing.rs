@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::driver::measure::reading::Reading;
 use crate::driver::measure::tuner;
-use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
+use crate::multipath::paths::Paths;
 use crate::multipath::shared_link::SharedLink;
 use crate::multipath::supervisor::{Supervisor, count};
 use crate::options::sessions::Sessions;

@@ -11,9 +11,9 @@ use tracing::{Instrument, Span};
 
 use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::event::{Event, NotOpened};
 use crate::multipath::path::Path;
+use crate::multipath::paths::{Paths, now};
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::supervisor::{Supervisor, count, outcome, span_of};

@@ -1,7 +1,7 @@
 //! What a request pays to its class before it is sent.
 
 use crate::error::{CallerCause, Error};
-use crate::multipath::dispatch::Paths;
+use crate::multipath::paths::Paths;
 use crate::scheduler::Charge;
 
 impl Paths {

@@ -2,7 +2,7 @@
 //!
 //! A path falls silent by time alone, so that no event tells of it.
 
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::paths::{Paths, now};
 use iscsi_multipath::PathId;
 
 impl Paths {

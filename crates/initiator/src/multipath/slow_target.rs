@@ -9,8 +9,8 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::dispatch::Paths;
 use crate::multipath::path::{Path, wait_limit};
+use crate::multipath::paths::Paths;
 use crate::multipath::report::Report;
 use crate::multipath::supervisor::{Supervisor, span_of};
 use crate::options::sessions::Sessions;

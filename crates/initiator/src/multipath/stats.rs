@@ -6,7 +6,7 @@ use std::time::Duration;
 use iscsi_pdu::scsi::Lun;
 use iscsi_tuner::Size;
 
-use crate::multipath::dispatch::Paths;
+use crate::multipath::paths::Paths;
 use crate::state::counters::{KindStats, RequestStats};
 use crate::state::session_key::SessionKey;
 use crate::url::portal_name;

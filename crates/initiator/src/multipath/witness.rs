@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::leaving::closed;
 use crate::multipath::leaving::let_go;
 use crate::multipath::path::Path;
+use crate::multipath::paths::Paths;
 use crate::multipath::supervisor::Supervisor;
 use crate::unit::logical_unit::LogicalUnit;
 use iscsi_multipath::PathId;

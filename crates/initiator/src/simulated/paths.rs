@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::error::{Cause, Error, SessionCause};
-use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
+use crate::multipath::paths::Paths;
 use crate::options::policy::RequestPolicy;
 use crate::state::budget::Budget;
 use crate::state::counters::{RequestStats, Snapshot};

@@ -2,19 +2,16 @@
 //!
 //! A path takes what it moves in about two of its answer times, at the rate that it has shown
 //! ([`inflight_limit`]). So a slow path holds little, however long the queue is, and the end of a copy does not wait for
-//! it. The rate is estimated from the answers ([`LinkEstimator`]): the bytes that were delivered while a request was in
-//! flight, divided by the time that they took to be sent or to be delivered, whichever is longer
-//! (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
+//! it.
 
 use std::time::{Duration, Instant};
 
 use iscsi_rate::Rate;
-use iscsi_tuner::{
-    EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit, wait_for_answers,
-};
+use iscsi_tuner::{STARTUP_GAIN, inflight_limit, wait_for_answers};
 
 use crate::access::Access;
 use crate::ids::PathId;
+use crate::paths::delivery::{Delivery, Progress};
 use crate::paths::hedge::HedgePolicy;
 
 /// How much may be in flight on a path, by the plan for its session.
@@ -49,13 +46,8 @@ pub struct PathPermit {
     pub(super) path: PathId,
     len: u64,
     taken_at: Instant,
-    /// Bytes that the path had delivered when the request took it.
-    delivered: u64,
-    /// When it had delivered them, and when the last of the requests that it had delivered was sent.
-    delivered_at: Instant,
-    last_sent_at: Instant,
-    /// No more work waited, so that the rate is not that of the path alone.
-    app_limited: bool,
+    /// What the path had delivered when the request took it.
+    progress: Progress,
     is_alone: bool,
 }
 
@@ -69,29 +61,16 @@ impl PathPermit {
     pub const fn taken_at(&self) -> Instant {
         self.taken_at
     }
-
-    /// The time in which the requests were answered that the path answered while this one was in flight. They did not
-    /// come in faster than they went out: behind a lost segment many are answered together.
-    fn interval(&self, now: Instant) -> Duration {
-        let answers = now.saturating_duration_since(self.delivered_at);
-        answers.max(self.taken_at.saturating_duration_since(self.last_sent_at))
-    }
 }
 
-/// What is in flight on one path, and what its answers have shown of it.
+/// What is in flight on one path, and what it takes.
 #[derive(Clone, Debug)]
 pub(super) struct PathState {
     pub(super) id: PathId,
     pub(super) credit: Credit,
     pub(super) bytes_in_flight: u64,
     pub(super) requests: u32,
-    /// Bytes of requests that were answered.
-    delivered: u64,
-    /// When the last request was answered, and when it had been sent.
-    last: Option<(Instant, Instant)>,
-    /// Time from a request to its answer.
-    latency: Option<Rtt>,
-    link: LinkEstimator,
+    pub(super) delivery: Delivery,
     /// The path takes nothing more.
     pub(super) is_closing: bool,
     /// The request in flight must stay the only one.
@@ -136,10 +115,7 @@ impl PathState {
             credit,
             bytes_in_flight: 0,
             requests: 0,
-            delivered: 0,
-            last: None,
-            latency: None,
-            link: LinkEstimator::new(EstimatorWindow::PATH),
+            delivery: Delivery::default(),
             is_closing: false,
             is_alone: false,
             access: Access::UNKNOWN,
@@ -148,28 +124,12 @@ impl PathState {
         }
     }
 
-    /// The rate that the path has shown.
-    pub(super) fn rate(&self) -> Option<Rate> {
-        self.link.rate()
-    }
-
-    /// The shortest time from a request to its answer; zero before the first answer.
-    fn shortest(&self) -> Duration {
-        self.link.round_trip().unwrap_or_default()
-    }
-
-    /// The time within which nearly every request is answered, computed as TCP computes its retransmission timeout
-    /// (RFC 6298 §2.3).
-    pub(super) fn rto(&self) -> Option<Duration> {
-        self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
-    }
-
     /// Whether the path has answered nothing for as long as makes a request stuck.
     pub(super) fn is_silent(&self, hedge: &HedgePolicy, now: Instant) -> bool {
         self.silent_since.is_some_and(|since| {
             let silence = now.saturating_duration_since(since);
             // The first comparison is cheap, and mostly decides. This runs several times a request.
-            silence >= hedge.least_stuck() && silence >= hedge.stuck(self.rto())
+            silence >= hedge.least_stuck() && silence >= hedge.stuck(self.delivery.rto())
         })
     }
 
@@ -189,15 +149,14 @@ impl PathState {
         if self.credit == Credit::UNLIMITED {
             return u64::MAX;
         }
-        let (gain, least) = if self.link.is_pipe_full() {
+        let (gain, least) = if self.delivery.is_pipe_full() {
             (1, MIN_CREDIT)
         } else {
             (STARTUP_GAIN, share.min_in_startup.max(MIN_CREDIT))
         };
-        let by_rate = self.rate().map_or(0, |rate| {
-            let mean = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);
-            let wait = wait_for_answers(self.shortest(), mean);
-            inflight_limit(rate, self.shortest(), wait).saturating_mul(gain)
+        let by_rate = self.delivery.rate().map_or(0, |rate| {
+            let wait = wait_for_answers(self.delivery.round_trip(), self.delivery.mean_latency());
+            inflight_limit(rate, self.delivery.round_trip(), wait).saturating_mul(gain)
         });
         by_rate.max(least).min(self.credit.bytes)
     }
@@ -205,7 +164,7 @@ impl PathState {
     /// The time until the path would have finished one more request. `usual` is the rate of a path that has shown none.
     pub(super) fn time_to_finish(&self, len: u64, usual: Rate) -> Duration {
         let bytes = self.bytes_in_flight.saturating_add(len);
-        self.rate().unwrap_or(usual).time_for(bytes) + self.shortest()
+        self.delivery.rate().unwrap_or(usual).time_for(bytes) + self.delivery.round_trip()
     }
 
     /// The path takes a request; `is_crowded` says whether more work waits.
@@ -216,8 +175,7 @@ impl PathState {
         is_crowded: bool,
         now: Instant,
     ) -> PathPermit {
-        let (delivered_at, last_sent_at) =
-            self.last.filter(|_| self.requests > 0).unwrap_or((now, now));
+        let progress = self.delivery.begin(self.requests > 0, is_crowded, now);
         if self.requests == 0 {
             self.silent_since = Some(now);
         }
@@ -229,25 +187,19 @@ impl PathState {
             path: self.id,
             len,
             taken_at: now,
-            delivered: self.delivered,
-            delivered_at,
-            last_sent_at,
-            app_limited: !is_crowded,
+            progress,
             is_alone: requirements.is_alone,
         }
     }
 
     /// A request goes over the path whatever is in flight there.
-    pub(super) const fn take_beside(&self, now: Instant) -> PathPermit {
+    pub(super) fn take_beside(&self, now: Instant) -> PathPermit {
         PathPermit {
             takes_credit: false,
             path: self.id,
             len: 0,
             taken_at: now,
-            delivered: self.delivered,
-            delivered_at: now,
-            last_sent_at: now,
-            app_limited: true,
+            progress: self.delivery.begin(false, false, now),
             is_alone: false,
         }
     }
@@ -255,19 +207,9 @@ impl PathState {
     /// The request has been answered.
     pub(super) fn answered(&mut self, permit: &PathPermit, now: Instant) {
         self.release(permit);
-        self.delivered += permit.len;
         self.held_up_until = None;
         self.silent_since = self.silent_since.map(|_| now);
-        self.last = Some((now, permit.taken_at));
-        let time = now.saturating_duration_since(permit.taken_at);
-        if time.is_zero() {
-            return;
-        }
-        self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
-        self.link.observe_round_trip(time, now);
-        let rate = Rate::of(self.delivered - permit.delivered, permit.interval(now));
-        let sample = RateSample::new(rate).app_limited(permit.app_limited);
-        self.link.observe_rate(&sample.between(permit.delivered, self.delivered), now);
+        self.delivery.answered(permit.progress, permit.len, permit.taken_at, now);
     }
 
     /// The request is not in flight any more.

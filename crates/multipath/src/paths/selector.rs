@@ -197,7 +197,8 @@ impl PathSelector {
             return self.pick_only(only, len, requirements);
         }
         let Requirements { avoid, is_alone } = requirements;
-        let usual = self.paths.iter().filter_map(PathState::rate).max().unwrap_or(Rate::MIN);
+        let usual =
+            self.paths.iter().filter_map(|path| path.delivery.rate()).max().unwrap_or(Rate::MIN);
         let share = Share::of(self.total, self.used(now).count());
         let best = self.best(avoid, now)?;
         let is_open = |path: &PathState| {
@@ -267,12 +268,12 @@ impl PathSelector {
     /// Returns the time after which a request on `path` is late: an idle path would have answered it by then.
     pub fn late_after(&self, path: PathId) -> Duration {
         let others = self.paths.iter().filter(|other| other.id != path);
-        self.hedge.late(others.filter_map(PathState::rto).min())
+        self.hedge.late(others.filter_map(|path| path.delivery.rto()).min())
     }
 
     /// Returns the time after which a request on `path` is stuck: it then waits for any other path.
     pub fn stuck_after(&self, path: PathId) -> Duration {
-        self.hedge.stuck(self.path(path).and_then(PathState::rto))
+        self.hedge.stuck(self.path(path).and_then(|path| path.delivery.rto()))
     }
 
     /// Returns an idle path for a second copy of a request on `avoid`.
@@ -287,7 +288,7 @@ impl PathSelector {
                 && !path.is_held_up(now)
         };
         let idle = self.paths.iter().filter(is_idle);
-        idle.min_by_key(|path| path.rto().unwrap_or(Duration::MAX)).map(|path| path.id)
+        idle.min_by_key(|path| path.delivery.rto().unwrap_or(Duration::MAX)).map(|path| path.id)
     }
 
     /// Returns how long a request may be, in bytes, so that a path of middling rate answers it soon; no limit while a
@@ -297,7 +298,7 @@ impl PathSelector {
             return u64::MAX;
         }
         let now = now();
-        let mut rates: Vec<_> = self.used(now).filter_map(PathState::rate).collect();
+        let mut rates: Vec<_> = self.used(now).filter_map(|path| path.delivery.rate()).collect();
         if rates.len() < self.used(now).count() || rates.len() < 2 {
             return u64::MAX;
         }

@@ -32,10 +32,11 @@ impl<E: Clone> Requests<E> {
                 record.history().count_refusal();
             }
         }
-        let awaits_port = matches!(disposition, Disposition::Pause(_))
+        let needs_port = self.ports.looks_for_ports
+            && matches!(disposition, Disposition::Pause(_))
             && matches!(end.end, End::Port(_) | End::OtherUnit)
             && end.end != End::Port(AccessState::Transitioning);
-        if awaits_port {
+        if needs_port {
             self.outputs.push_back(Output::PortNeeded);
         }
         let is_last_copy =

@@ -455,6 +455,7 @@ fn one_of_two_copies_may_be_lost() {
 fn a_port_that_refuses_is_left_for_one_that_serves() {
     let mut world = World::new(limits(), &[A, B]);
     world.requests.set_follows_access(true);
+    world.requests.set_looks_for_ports(true);
     let request = world.submit(READ);
     let (attempt, path) = world.only(request);
     world.end(attempt, End::Port(AccessState::Standby));
