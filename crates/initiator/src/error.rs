@@ -444,28 +444,28 @@ impl From<NameError> for Error {
     }
 }
 
-impl From<SubmitError> for Error {
+impl From<SubmitError> for Cause {
     fn from(error: SubmitError) -> Self {
-        SessionCause::Submit(error).into()
+        Self::Session(SessionCause::Submit(error))
     }
 }
 
-impl From<TextError> for Error {
+impl From<TextError> for Cause {
     fn from(error: TextError) -> Self {
-        SessionCause::Targets(error).into()
+        Self::Session(SessionCause::Targets(error))
     }
 }
 
-impl From<BlockError> for Error {
+impl From<BlockError> for Cause {
     fn from(error: BlockError) -> Self {
-        match error {
+        Self::Caller(match error {
             BlockError::NotWhole { len, block_size } => {
-                CallerCause::NotWholeBlocks { len, block_size }.into()
+                CallerCause::NotWholeBlocks { len, block_size }
             }
             BlockError::OutOfRange { offset, len, capacity } => {
-                CallerCause::OutOfRange { offset, len, capacity }.into()
+                CallerCause::OutOfRange { offset, len, capacity }
             }
-        }
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use crate::driver::peer::Peer;
 use crate::driver::request::{Holds, Message, Request};
 use crate::driver::shared::{SessionPhase, Shared};
 use crate::driver::waiter::Waiter;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::events::disk_event::DiskEvent;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
@@ -178,7 +178,7 @@ impl Session {
     /// # Errors
     /// When the target refuses, its answer is malformed, or the session ends.
     pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
-        let targets = decode_send_targets(&self.send_targets_text().await?)?;
+        let targets = decode_send_targets(&self.send_targets_text().await?).map_err(Cause::from)?;
         let asked = self.portal().ok_or_else(Error::closed)?;
         Ok(DiscoveredTarget::all(targets, asked))
     }

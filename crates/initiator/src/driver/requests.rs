@@ -11,7 +11,7 @@ use super::answers::Answers;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Answer, Holds, Outcome, RequestId, Submission};
 use crate::driver::shared::Shared;
-use crate::error::{Error, SessionCause};
+use crate::error::{Cause, Error, SessionCause};
 
 /// The target is to have what is unsent once that is one in so many of the requests under way.
 const UNDER_WAY_PER_UNSENT: usize = 4;
@@ -91,7 +91,7 @@ impl Requests {
                 self.unsent += 1;
             }
             Err(SubmitError::Closed) => answer.fail(Error::closed()),
-            Err(why) => answer.fail(why.into()),
+            Err(why) => answer.fail(Cause::from(why).into()),
         }
     }
 

@@ -9,7 +9,7 @@ use iscsi_session::{LoginError, SessionError, SubmitError, TaskError, TransportE
 
 use crate::error::advice::Advice;
 use crate::error::{
-    CallerCause, Consequence, Error, LinkCause, LoginFailure, SessionCause, SessionFailure,
+    CallerCause, Cause, Consequence, Error, LinkCause, LoginFailure, SessionCause, SessionFailure,
     UnitCause,
 };
 
@@ -101,7 +101,7 @@ pub fn of_the_program() -> Vec<Error> {
         CallerCause::Entropy("no such device".to_owned()).into(),
         closed(),
         CallerCause::ClassClosed.into(),
-        SubmitError::TooLong.into(),
+        Cause::from(SubmitError::TooLong).into(),
         CallerCause::TooManySessions.into(),
         CallerCause::NoRuntime.into(),
         CallerCause::InsideRuntime.into(),
@@ -144,7 +144,7 @@ pub fn of_the_unit() -> Vec<Error> {
             why: FormatError::TooShort { format: "standard INQUIRY data", len: 4, needed: 36 },
         }
         .into(),
-        TextError::TooLong { len: 1 << 24 }.into(),
+        Cause::from(TextError::TooLong { len: 1 << 24 }).into(),
         UnitCause::Unsupported("UNMAP").into(),
     ]
 }

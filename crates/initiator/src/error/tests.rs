@@ -130,12 +130,12 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
         (session(connect(), false), ErrorKind::Unreachable),
         (Error::closed(), ErrorKind::Closed),
         (CallerCause::ClassClosed.into(), ErrorKind::Closed),
-        (SubmitError::Full.into(), ErrorKind::Transient),
-        (SubmitError::Closed.into(), ErrorKind::Closed),
-        (SubmitError::NoConnection.into(), ErrorKind::InvalidInput),
-        (SubmitError::NoTsih.into(), ErrorKind::Unsupported),
-        (SubmitError::TooLong.into(), ErrorKind::InvalidInput),
-        (SubmitError::WrongSession.into(), ErrorKind::InvalidInput),
+        (Cause::from(SubmitError::Full).into(), ErrorKind::Transient),
+        (Cause::from(SubmitError::Closed).into(), ErrorKind::Closed),
+        (Cause::from(SubmitError::NoConnection).into(), ErrorKind::InvalidInput),
+        (Cause::from(SubmitError::NoTsih).into(), ErrorKind::Unsupported),
+        (Cause::from(SubmitError::TooLong).into(), ErrorKind::InvalidInput),
+        (Cause::from(SubmitError::WrongSession).into(), ErrorKind::InvalidInput),
         (task(TaskError::Session { cause: dropped(), sent: true }), ErrorKind::MayHaveExecuted),
         (task(connection_lost(true)), ErrorKind::MayHaveExecuted),
         (task(connection_lost(false)), ErrorKind::ConnectionLost),
@@ -267,7 +267,7 @@ fn the_source_is_the_error_of_the_layer_below() {
     }
     assert_eq!(source::<UrlError>(&UrlError::NoHost.into()), &UrlError::NoHost);
     assert_eq!(source::<TaskError>(&task(TaskError::Aborted)), &TaskError::Aborted);
-    assert_eq!(source::<SubmitError>(&SubmitError::Full.into()), &SubmitError::Full);
+    assert_eq!(source::<SubmitError>(&Cause::from(SubmitError::Full).into()), &SubmitError::Full);
     assert!(matches!(source::<LoginError>(&refused(2, 1)), LoginError::Status(_)));
     assert!(matches!(source::<SessionError>(&lost(true)), SessionError::Transport(_)));
     let outage = not_reopened(true, refused(3, 1));

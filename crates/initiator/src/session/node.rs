@@ -16,7 +16,7 @@ use crate::driver::io::Network;
 use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
 use crate::driver::referral::Referral;
-use crate::error::{CallerCause, Error};
+use crate::error::{CallerCause, Cause, Error};
 use crate::options::Options;
 use crate::runtime;
 use crate::session::{Common, Session};
@@ -235,7 +235,10 @@ impl Node {
         if let Err(error) = session.logout().await {
             tracing::debug!(%error, "the logout after discovery failed");
         }
-        Ok(Discovered { targets: decode_send_targets(&text)?, by: session.address() })
+        Ok(Discovered {
+            targets: decode_send_targets(&text).map_err(Cause::from)?,
+            by: session.address(),
+        })
     }
 
     fn start_with(

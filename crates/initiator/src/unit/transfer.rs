@@ -10,7 +10,7 @@ use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
 use iscsi_session::{BufferPool, Command, Completion, Payload, ReadBuffer};
 
-use crate::error::{Error, UnitCause};
+use crate::error::{Cause, Error, UnitCause};
 use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
 use crate::state::counters::RequestKind;
@@ -63,7 +63,7 @@ impl Transfer {
 
     /// READ of so many blocks.
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
-        let cdb = Blocks(capacity).read(lba, blocks)?;
+        let cdb = Blocks(capacity).read(lba, blocks).map_err(Cause::from)?;
         Ok(Self::reading(cdb, Blocks(capacity).bytes_of(blocks)).of_blocks(lba, blocks))
     }
 
@@ -79,8 +79,8 @@ impl Transfer {
         lba: u64,
         buffer: BytesMut,
     ) -> Result<Self, Error> {
-        let blocks = Blocks(capacity).count(buffer.len())?;
-        let cdb = Blocks(capacity).read(lba, blocks)?;
+        let blocks = Blocks(capacity).count(buffer.len()).map_err(Cause::from)?;
+        let cdb = Blocks(capacity).read(lba, blocks).map_err(Cause::from)?;
         let len = buffer.len();
         Ok(Self { buffer: Some(buffer), ..Self::reading(cdb, len) }.of_blocks(lba, blocks))
     }
@@ -91,8 +91,8 @@ impl Transfer {
 
     /// WRITE of whole blocks.
     pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
-        let blocks = Blocks(capacity).count(data.len())?;
-        let cdb = Blocks(capacity).write(lba, blocks)?;
+        let blocks = Blocks(capacity).count(data.len()).map_err(Cause::from)?;
+        let cdb = Blocks(capacity).write(lba, blocks).map_err(Cause::from)?;
         let transfer = Self { kind: RequestKind::Write, ..Self::changing(cdb, data) };
         Ok(transfer.of_blocks(lba, blocks))
     }
