@@ -391,7 +391,7 @@ impl<E: Clone> Machine<E> {
                 };
                 return self.complete(key, result);
             }
-            requests::Output::Charge { request, len } => {
+            requests::Output::Charge { request, len, .. } => {
                 named(request).map(|request| Output::Charge { request, len })
             }
             requests::Output::Reserve { request, len, waits } => {

@@ -84,7 +84,6 @@ pub struct Requests<E> {
     selector: PathSelector,
     requests: Slab<Request<E>>,
     attempts: Slab<Attempt>,
-    attempts_so_far: u64,
     queue: VecDeque<Waiting>,
     timers: BTreeSet<(Instant, RequestId)>,
     outputs: VecDeque<Output<E>>,
@@ -117,7 +116,6 @@ impl<E: Clone> Requests<E> {
             selector,
             requests: Slab::default(),
             attempts: Slab::default(),
-            attempts_so_far: 0,
             queue: VecDeque::new(),
             timers: BTreeSet::new(),
             outputs: VecDeque::new(),
@@ -238,6 +236,7 @@ impl<E: Clone> Requests<E> {
                 State::InFlight => {
                     if record.hedge == Hedge::Queued {
                         record.hedge = Hedge::None;
+                        self.outputs.push_back(Output::Unreserve(id));
                     }
                     continue;
                 }
@@ -275,7 +274,8 @@ impl<E: Clone> Requests<E> {
             self.outputs.push_back(Output::Prepare(request));
         } else if self.limits.is_shaped {
             record.state = State::Charging { since: now, is_retry };
-            self.outputs.push_back(Output::Charge { request, len: record.spec.len });
+            let (len, is_hedge) = (record.spec.len, false);
+            self.outputs.push_back(Output::Charge { request, len, is_hedge });
         } else {
             self.enqueue(request, is_retry, now);
         }
@@ -382,36 +382,10 @@ impl<E: Clone> Requests<E> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called for this request.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called for this request. Whoever minds these times only
+    /// has to call it now and then besides: that a path takes requests again belongs to none of them.
     pub fn timer(&self, request: RequestId) -> Option<Instant> {
         self.requests.get(request.0)?.timer
-    }
-
-    /// A path was lost, with all attempts in flight there. `unsent` are those whose commands had not been sent. The other ones
-    /// may still be executed.
-    pub fn path_lost(&mut self, path: PathId, error: &E, unsent: &[AttemptId], now: Instant) {
-        if !self.selector.is_alone(path) {
-            self.plain_losses += 1;
-        }
-        self.selector.remove(path);
-        self.selector.reopen_if_none_is_left();
-        let mut lost: Vec<_> = self
-            .attempts
-            .keys()
-            .filter_map(|key| {
-                let attempt = self.attempts.get(key).filter(|attempt| attempt.path() == path)?;
-                Some((attempt.order, AttemptId(key)))
-            })
-            .collect();
-        lost.sort_unstable();
-        for (_, attempt) in lost {
-            let request = self.attempts.remove(attempt.0).and_then(|attempt| attempt.request);
-            if let Some(request) = request {
-                let was_sent = !unsent.contains(&attempt);
-                self.attempt_lost(request, attempt, error, was_sent, now);
-            }
-        }
-        self.dispatch(now);
     }
 
     /// Time has passed: pauses end, and requests in flight may be late.
@@ -498,15 +472,14 @@ impl<E: Clone> Requests<E> {
             record.state = State::InFlight;
         }
         self.send(request, permit, is_hedge);
-        if !is_hedge && !requirements.is_alone {
+        // With a single path no request needs a timer.
+        if !is_hedge && !requirements.is_alone && !self.selector.is_only(path) {
             self.arm_hedge(request, now);
         }
     }
 
     fn send(&mut self, request: RequestId, permit: PathPermit, is_hedge: bool) {
-        let order = self.attempts_so_far;
-        self.attempts_so_far += 1;
-        let attempt = Attempt { request: Some(request), permit, order };
+        let attempt = Attempt { request: Some(request), permit };
         let attempt = AttemptId(self.attempts.insert(attempt));
         let Some(record) = self.requests.get_mut(request.0) else { return };
         record.attempts.push(attempt);

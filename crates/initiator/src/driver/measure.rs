@@ -36,7 +36,7 @@ impl Links {
             waiting: session.waiting_for(),
             intervals,
             waited_in_class: self.newly_waited_in_class(shared),
-            is_at_limit: shared.budgets.requests.is_waited_for(),
+            is_at_limit: shared.budgets.requests.has_waiters(),
             awaited_data: session.awaited_data() as u64,
         };
         for transport in &mut self.transports {

@@ -50,18 +50,26 @@ struct Execution<'a> {
     /// What the next attempt sends.
     transfer: Transfer,
     copies: SmallVec<[Copy; 2]>,
+    /// The copy that has just ended beside another one: it may be sent again, within its own memory.
+    ended: Option<Transfer>,
     /// The answer of the attempt that has succeeded.
     answer: Option<Timed>,
-    /// What the next attempt has paid to the class.
-    charge: Option<Charge>,
-    /// What it waits for to be charged.
-    charging: Option<Waiting<'a, Charge>>,
+    payment: Payment<'a>,
+    /// The same of a second copy.
+    hedge_payment: Payment<'a>,
     /// The memory of a second copy of a read.
     permit: Option<Permit>,
     reserving: Option<Waiting<'a, Permit>>,
     /// The path of the last attempt.
     last: Option<Path>,
     report: RequestReport,
+}
+
+/// What the next attempt pays to the class.
+#[derive(Default)]
+struct Payment<'a> {
+    waiting: Option<Waiting<'a, Charge>>,
+    charge: Option<Charge>,
 }
 
 /// One of the copies of a request in flight.
@@ -78,7 +86,8 @@ enum Event {
     Order(Order),
     /// The copy at this place has ended.
     Ended(usize, Transfer, Option<Timed>),
-    Charged(Result<Charge, Error>),
+    /// The class has let an attempt pass, or a second copy.
+    Charged(Result<Charge, Error>, bool),
     Reserved(Result<Permit, Error>),
 }
 
@@ -109,6 +118,7 @@ impl Paths {
             transfer.set_permit(Arc::new(permit));
             let (mut request, order) =
                 Request::submit(self, transfer.kind(), self.spec(&transfer), ready);
+            let mut last = None;
             let order = match order {
                 Some(Order::Send(attempt)) if attempt.is_only => {
                     let flight = request.flight(&attempt);
@@ -120,12 +130,13 @@ impl Paths {
                         request.complete();
                         return Ok(Answered::since(begun, (answer, now)));
                     }
+                    last = Some(attempt.carrier);
                     order
                 }
                 order => order,
             };
             // Boxed, since a request that succeeds over the only path does not need the room.
-            let timed = Box::pin(Execution::new(request, self, transfer).run(order)).await?;
+            let timed = Box::pin(Execution::new(request, self, transfer, last).run(order)).await?;
             Ok(Answered::since(begun, timed))
         }
     }
@@ -161,19 +172,20 @@ async fn carry(
 }
 
 impl<'a> Execution<'a> {
-    fn new(request: Request<'a>, paths: &'a Paths, transfer: Transfer) -> Self {
+    fn new(request: Request<'a>, paths: &'a Paths, transfer: Transfer, last: Option<Path>) -> Self {
         let report = RequestReport::new(paths.report(), transfer.name(), transfer.blocks());
         Self {
             request,
             paths,
             transfer,
             copies: SmallVec::new(),
+            ended: None,
             answer: None,
-            charge: None,
-            charging: None,
+            payment: Payment::default(),
+            hedge_payment: Payment::default(),
             permit: None,
             reserving: None,
-            last: None,
+            last,
             report,
         }
     }
@@ -191,35 +203,39 @@ impl<'a> Execution<'a> {
                 }
                 Event::Order(order) => self.follow(order),
                 Event::Ended(at, transfer, timed) => self.ended(at, transfer, timed),
-                Event::Charged(charged) => self.charged(charged),
+                Event::Charged(charged, is_hedge) => self.charged(charged, is_hedge),
                 Event::Reserved(reserved) => self.reserved(reserved.ok()),
             }
         }
     }
 
-    /// Waits for what happens next. The end of a copy comes before what follows from it.
+    /// Waits for what happens next. The end of a copy comes before what follows from it, and that before what is not wanted
+    /// any more by then.
     async fn next(&mut self) -> Event {
-        let Self { request, copies, charging, reserving, .. } = self;
+        let Self { request, copies, payment, hedge_payment, reserving, .. } = self;
         tokio::select! {
             biased;
             (at, (transfer, timed)) = ended(copies) => Event::Ended(at, transfer, timed),
-            charged = some(charging) => Event::Charged(charged),
-            reserved = some(reserving) => Event::Reserved(reserved),
             order = request.next() => Event::Order(order),
+            charged = some(&mut payment.waiting) => Event::Charged(charged, false),
+            charged = some(&mut hedge_payment.waiting) => Event::Charged(charged, true),
+            reserved = some(reserving) => Event::Reserved(reserved),
         }
     }
 
     fn follow(&mut self, order: Order) {
+        let ended = self.ended.take();
         match order {
-            Order::Send(attempt) => self.send(attempt),
+            Order::Send(attempt) => self.send(attempt, ended),
             Order::Abort(attempt) => {
                 let copy = self.copies.iter().find(|copy| copy.attempt == attempt);
                 copy.and_then(|copy| copy.cancellation.as_ref())
                     .into_iter()
                     .for_each(Cancellation::cancel);
             }
-            Order::Charge => {
-                self.charging = Some(Box::pin(self.paths.pass(self.transfer.len())));
+            Order::Charge { is_hedge } => {
+                let waiting = Box::pin(self.paths.pass(self.transfer.len()));
+                self.payment_of(is_hedge).waiting = Some(waiting);
             }
             Order::Reserve { waits: true } => {
                 self.reserving = Some(Box::pin(self.paths.reserve(self.transfer.len())));
@@ -228,19 +244,27 @@ impl<'a> Execution<'a> {
                 let permit = self.paths.try_reserve(self.transfer.len());
                 self.reserved(permit);
             }
-            Order::Unreserve => (self.permit, self.reserving) = (None, None),
+            Order::Unreserve => {
+                // What it has paid goes back.
+                self.hedge_payment = Payment::default();
+                (self.permit, self.reserving) = (None, None);
+            }
             Order::Report(report) => self.report.apply(report),
             // A flush is no transfer, and the end is seen to before.
             Order::Prepare | Order::Completed(_) => {}
         }
     }
 
-    fn charged(&mut self, charged: Result<Charge, Error>) {
-        self.charging = None;
+    fn payment_of(&mut self, is_hedge: bool) -> &mut Payment<'a> {
+        if is_hedge { &mut self.hedge_payment } else { &mut self.payment }
+    }
+
+    fn charged(&mut self, charged: Result<Charge, Error>, is_hedge: bool) {
+        self.payment_of(is_hedge).waiting = None;
         let (request, now) = (self.request.id(), now());
         match charged {
             Ok(charge) => {
-                self.charge = Some(charge);
+                self.payment_of(is_hedge).charge = Some(charge);
                 self.paths.change(|state| state.requests.charged(request, now));
             }
             Err(why) => self.paths.change(|state| state.requests.not_charged(request, why)),
@@ -254,13 +278,20 @@ impl<'a> Execution<'a> {
         self.paths.change(|state| state.requests.reserved(request, is_reserved, now()));
     }
 
-    /// Sends a copy over a path.
-    fn send(&mut self, attempt: Attempt) {
+    /// Sends a copy over a path: the one that has `ended` there, if there is one.
+    fn send(&mut self, attempt: Attempt, ended: Option<Transfer>) {
         let flight = self.request.flight(&attempt);
-        let again = self.transfer.again();
-        let mut transfer = std::mem::replace(&mut self.transfer, again);
-        let permit = self.permit.take().filter(|_| attempt.is_hedge);
-        permit.into_iter().for_each(|permit| transfer.set_permit(Arc::new(permit)));
+        let mut transfer = match ended {
+            Some(transfer) if !attempt.is_hedge => transfer,
+            Some(_) | None => {
+                let again = self.transfer.again();
+                std::mem::replace(&mut self.transfer, again)
+            }
+        };
+        if attempt.is_hedge {
+            let permit = self.permit.take();
+            permit.into_iter().for_each(|permit| transfer.set_permit(Arc::new(permit)));
+        }
         if attempt.is_short {
             transfer.shorten();
         }
@@ -268,9 +299,9 @@ impl<'a> Execution<'a> {
         if let Some(cancellation) = &cancellation {
             transfer = transfer.cancelled_by(cancellation.clone());
         }
-        self.reserving = None;
         self.last = Some(attempt.carrier.clone());
-        let (id, carrier, charge) = (attempt.id, attempt.carrier, self.charge.take());
+        let charge = self.payment_of(attempt.is_hedge).charge.take();
+        let (id, carrier) = (attempt.id, attempt.carrier);
         let carried = Box::pin(async move {
             let (result, now) = carry(&carrier, charge, &mut transfer).await;
             flight.end(result.as_ref().map(drop), &transfer, now);
@@ -287,6 +318,8 @@ impl<'a> Execution<'a> {
         if self.copies.is_empty() {
             // It has the caller's buffer, if there is one.
             self.transfer = transfer;
+        } else {
+            self.ended = Some(transfer);
         }
     }
 

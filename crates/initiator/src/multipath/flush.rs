@@ -59,7 +59,10 @@ impl Paths {
                     return result.map(drop).map_err(|failure| report.error_of(failure));
                 }
                 // It waits for no class, and is never in flight twice.
-                Order::Abort(_) | Order::Charge | Order::Reserve { .. } | Order::Unreserve => {}
+                Order::Abort(_)
+                | Order::Charge { .. }
+                | Order::Reserve { .. }
+                | Order::Unreserve => {}
             }
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct Attempt {
     pub(super) carrier: Path,
     /// Whether the command goes in ten bytes.
     pub(super) is_short: bool,
-    /// Whether another copy of the request is in flight.
+    /// Whether it is the second copy, for which memory was reserved.
     pub(super) is_hedge: bool,
     /// Whether there was no other path by then, so that the request is not hedged.
     pub(super) is_only: bool,
@@ -27,8 +27,10 @@ pub(super) struct Attempt {
 pub(super) enum Order {
     Send(Attempt),
     Abort(AttemptId),
-    /// It waits for its class.
-    Charge,
+    /// It waits for its class, for its second copy if `is_hedge` says so.
+    Charge {
+        is_hedge: bool,
+    },
     /// It reserves the memory for a second copy, and waits for it if `waits` says so.
     Reserve {
         waits: bool,

@@ -84,7 +84,9 @@ impl Paths {
                 return Some((request, Order::Completed(result)));
             }
             Output::Abort { request, attempt } => return Some((request, Order::Abort(attempt))),
-            Output::Charge { request, .. } => return Some((request, Order::Charge)),
+            Output::Charge { request, is_hedge, .. } => {
+                return Some((request, Order::Charge { is_hedge }));
+            }
             Output::Reserve { request, waits, .. } => {
                 return Some((request, Order::Reserve { waits }));
             }
@@ -230,13 +232,14 @@ impl Flight {
     }
 
     fn failed(&self, state: &mut State, error: &Error, sent: Option<&Transfer>, now: Instant) {
+        let mut end = error.end();
+        let is_routine = matches!(end, End::Attention | End::Withdrawn | End::UnknownCommand);
         let counted = state.paths.counted(self.path);
-        if sent.is_some_and(Transfer::is_cancelled) {
+        if is_routine || sent.is_some_and(Transfer::is_cancelled) {
             counted.give_up(self.len);
         } else {
             counted.end(self.kind, self.len, None);
         }
-        let mut end = error.end();
         if end == End::UnknownCommand && !sent.is_some_and(Transfer::can_shorten) {
             // Its shorter form was sent already.
             end = End::Refused;

@@ -127,7 +127,10 @@ impl Paths {
                 request.complete();
                 return Err(why);
             } else {
-                // There is a path. Nothing is sent over it.
+                if let Order::Send(attempt) = next {
+                    // There is a path. Nothing is sent over it.
+                    drop(request.flight(&attempt));
+                }
                 return Ok(());
             }
         }

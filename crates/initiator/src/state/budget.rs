@@ -176,11 +176,6 @@ impl Budget {
         self.0.max_bytes
     }
 
-    /// Whether a request waits for room.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        self.0.waiters.are_any()
-    }
-
     /// What a request with buffers of `bytes` takes.
     fn share(&self, bytes: usize) -> u64 {
         (bytes as u64).min(self.0.max_bytes)

@@ -267,6 +267,19 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert_preempted(soon(disk.write_at(0, vec![3; 4096])).await);
 }
 
+/// PRS-14: a disk with one session is not told that it is fenced off; the conflict makes it ask.
+#[tokio::test]
+async fn prs_14_a_conflict_over_the_only_session_shows_the_fence() {
+    let rig = start().await;
+    let disk = open(&rig, options(1)).await;
+    soon(disk.write_at(0, vec![1; 4096])).await.unwrap();
+    let reservations = reservations(&rig);
+    fence(&reservations, true);
+    reservations.drop_attentions();
+    assert_preempted(soon(disk.write_at(0, vec![2; 4096])).await);
+    assert!(rig.disk.holds(0, &[1; 4096]));
+}
+
 /// PRS-15: a unit without persistent reservations says so at once.
 #[tokio::test]
 async fn prs_15_a_unit_without_reservations() {

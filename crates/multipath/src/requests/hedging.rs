@@ -19,12 +19,9 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Checks the request when it is late, if there is another path.
+    /// Checks the request when it is late, also while there is no other path: one may be back by then.
     pub(super) fn arm_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, _)) = self.only_attempt(request) else { return };
-        if self.selector.is_only(path) {
-            return;
-        }
         let late = self.selector.late_after(path);
         if let Some(record) = self.requests.get_mut(request.0) {
             record.hedge = Hedge::Checked;
@@ -55,7 +52,8 @@ impl<E: Clone> Requests<E> {
         }
         let Some(record) = self.requests.get_mut(request.0) else { return };
         record.hedge = Hedge::Charging { is_stuck };
-        self.outputs.push_back(Output::Charge { request, len: record.spec.len });
+        let (len, is_hedge) = (record.spec.len, true);
+        self.outputs.push_back(Output::Charge { request, len, is_hedge });
     }
 
     /// The second copy may go, if there is a path for it.

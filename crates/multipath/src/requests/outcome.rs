@@ -7,7 +7,7 @@ use iscsi_pdu::scsi::AccessState;
 use super::disposition::{Disposition, Facts, Limit, Scope, dispose, refuses_by_port};
 use super::end::End;
 use super::history::AfterLoss;
-use super::output::{AttemptId, Failure, Output, Report, RequestId};
+use super::output::{Failure, Output, Report, RequestId};
 use super::request::State;
 use super::{AttemptEnd, RequestLimits, Requests};
 use crate::ids::PathId;
@@ -26,7 +26,8 @@ impl<E: Clone> Requests<E> {
         let Some(facts) = self.facts(request, path, now) else { return };
         let disposition = dispose(end.end, Scope::Disk, &facts);
         if let Some(access) = end.access.filter(|_| refuses_by_port(end.end, &facts)) {
-            self.selector.set_access(path, access);
+            // Others that pause need not find out one after the other.
+            self.set_access([(path, access)], now);
             self.outputs.push_back(Output::PortRefused(path, access));
             if let Some(record) = self.requests.get_mut(request.0) {
                 record.history().count_refusal();
@@ -205,26 +206,6 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// A path was lost with an attempt: `was_sent` says whether it may have been executed.
-    pub(super) fn attempt_lost(
-        &mut self,
-        request: RequestId,
-        attempt: AttemptId,
-        error: &E,
-        was_sent: bool,
-        now: Instant,
-    ) {
-        let Some(record) = self.requests.get_mut(request.0) else { return };
-        record.attempts.retain(|other| *other != attempt);
-        if record.attempts.is_empty() {
-            return self.lost(request, error, was_sent, now);
-        }
-        // The other copy decides.
-        if was_sent {
-            record.history().may_have_executed(error.clone());
-        }
-    }
-
     /// The last attempt of a request was lost with its session or connection.
     fn lost(&mut self, request: RequestId, error: &E, was_sent: bool, now: Instant) {
         let plain_losses = self.plain_losses;
@@ -268,6 +249,9 @@ impl<E: Clone> Requests<E> {
             return self.complete(request, Err(failure));
         }
         self.drop_hedge(request);
+        if let Some(record) = self.requests.get_mut(request.0) {
+            record.attentions = 0;
+        }
         self.make_ready(request, is_first, now);
     }
 }

@@ -43,6 +43,8 @@ pub enum Output<E> {
         request: RequestId,
         /// Bytes to charge.
         len: u64,
+        /// Whether it is for a second copy.
+        is_hedge: bool,
     },
     /// Find out whether a flush needs a path without other requests, then call
     /// [`prepared`](super::Requests::prepared).
@@ -71,7 +73,7 @@ pub enum Output<E> {
         path: PathId,
         /// Whether the command goes in ten bytes, because the unit does not know the form of sixteen.
         is_short: bool,
-        /// Whether another copy of the request is in flight.
+        /// Whether it is the second copy, for which memory was reserved.
         is_hedge: bool,
     },
     /// Abort the command of an attempt. Its end is reported all the same.

@@ -82,7 +82,7 @@ pub(super) struct Request<E> {
     pub(super) hedge: Hedge,
     /// Most requests succeed at the first attempt.
     pub(super) history: Option<Box<History<E>>>,
-    /// UNIT ATTENTIONs in a row.
+    /// UNIT ATTENTIONs since it took its path.
     pub(super) attentions: u32,
     pub(super) is_short: bool,
     /// Whether a flush takes a path without other requests.
@@ -97,8 +97,6 @@ pub(super) struct Attempt {
     /// `None` after the request has ended.
     pub(super) request: Option<RequestId>,
     pub(super) permit: PathPermit,
-    /// Greater than that of all earlier attempts.
-    pub(super) order: u64,
 }
 
 /// A request that waits for a path.

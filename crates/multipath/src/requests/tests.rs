@@ -125,8 +125,15 @@ impl World {
     }
 
     fn lose(&mut self, path: PathId, unsent: &[AttemptId]) {
-        self.in_flight.retain(|(_, of, _)| *of != path);
-        self.requests.path_lost(path, &"lost", unsent, self.now);
+        let is_there = |(_, of, _): &(AttemptId, PathId, RequestId)| *of == path;
+        let lost: Vec<_> = self.in_flight.extract_if(.., |it| is_there(it)).collect();
+        self.requests.remove_lost_path(path, self.now);
+        for (attempt, _, _) in lost {
+            let may_have_executed = !unsent.contains(&attempt);
+            let end = End::SessionLost;
+            let end = AttemptEnd { end, access: None, error: Some("lost"), may_have_executed };
+            self.requests.ended(attempt, end, self.now);
+        }
         self.drain();
     }
 
@@ -229,6 +236,25 @@ fn a_unit_attention_costs_another_attempt_on_the_same_path() {
     let (attempt, _) = world.only(request);
     world.end(attempt, End::Attention);
     assert_eq!(world.failure(request), Failure::Attempt("an end"));
+}
+
+/// The unit reports several events, and is busy in between: none of that lasts.
+#[test]
+fn unit_attentions_count_from_the_last_pause() {
+    let mut world = World::new(limits(), &[A]);
+    let request = world.submit(READ);
+    for _ in 0..3 {
+        for _ in 0..8 {
+            let (attempt, _) = world.only(request);
+            world.end(attempt, End::Attention);
+        }
+        let (attempt, _) = world.only(request);
+        world.end(attempt, End::Busy);
+        world.await_timer();
+    }
+    let (attempt, _) = world.only(request);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(request));
 }
 
 /// QRK-40: a unit that is busy for long is asked again after pauses.
@@ -355,6 +381,26 @@ fn a_late_read_is_hedged_where_a_path_is_idle() {
     assert!(!world.requests.paths().has_requests());
 }
 
+/// The request was late while its path was the only one, and is hedged when there is another one again.
+#[test]
+fn a_late_request_is_hedged_over_a_path_that_comes_later() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(WRITE);
+    let (_, path) = world.only(request);
+    let other = if path == A { B } else { A };
+    world.lose(other, &[]);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.attempts(request).len(), 1);
+    let again = PathId(2);
+    world.add(again);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(
+        world.attempts(request).iter().map(|(_, path)| *path).collect::<Vec<_>>(),
+        [path, again]
+    );
+}
+
 #[test]
 fn the_other_copy_of_a_write_is_aborted_and_keeps_its_place_until_it_ends() {
     let mut world = World::new(limits(), &[A, B]);
@@ -470,6 +516,27 @@ fn a_port_that_refuses_is_left_for_one_that_serves() {
     world.requests.set_access([(path, Access::UNKNOWN)], world.now);
     world.drain();
     assert_eq!(world.only(request).1, path);
+}
+
+/// A port is found in another state by the request of one caller: the others that pause need not find that out by themselves.
+#[test]
+fn a_port_that_refuses_one_request_ends_the_pauses_of_the_others() {
+    let mut world = World::new(limits(), &[A]);
+    world.requests.set_follows_access(true);
+    let early = world.submit(READ);
+    let (attempt, _) = world.only(early);
+    world.end(attempt, End::Port(AccessState::Transitioning));
+    world.pass(millis(5));
+    let late = world.submit(READ);
+    let (attempt, _) = world.only(late);
+    world.end(attempt, End::Port(AccessState::Transitioning));
+    while world.attempts(early).is_empty() {
+        world.await_timer();
+    }
+    assert!(world.attempts(late).is_empty(), "it pauses");
+    let (attempt, _) = world.only(early);
+    world.end(attempt, End::Port(AccessState::Standby));
+    assert_eq!(world.attempts(late).len(), 1);
 }
 
 #[test]

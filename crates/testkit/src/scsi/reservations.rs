@@ -163,6 +163,11 @@ impl Reservations {
         }
     }
 
+    /// Drops the unit attentions that wait: a target that does not report the end of a registration.
+    pub fn drop_attentions(&self) {
+        self.lock().attentions.clear();
+    }
+
     /// A session of the nexus begins anew: what it had not been told yet is forgotten with the nexus
     /// (SAM-5 §5.14.1), its registration is not (SPC-4 §5.13.1).
     pub(crate) fn forget_attentions(&self, nexus: &Registrant) {

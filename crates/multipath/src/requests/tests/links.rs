@@ -407,8 +407,13 @@ impl Links {
             let sent = self.sent.remove(attempt).expect("it was sent");
             self.memory.give_back(sent.share);
         }
-        let unsent = if sends { Vec::new() } else { lost };
-        self.requests.path_lost(path, &LOST, &unsent, self.now());
+        let now = self.now();
+        self.requests.remove_lost_path(path, now);
+        for attempt in lost {
+            let end = End::SessionLost;
+            let end = AttemptEnd { end, access: None, error: Some(LOST), may_have_executed: sends };
+            self.requests.ended(attempt, end, now);
+        }
         if self.replacement.is_some() {
             self.at(self.now + secs(2), Event::Opens);
         } else if self.links.values().all(|link| link.is_lost) {
