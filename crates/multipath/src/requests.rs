@@ -382,8 +382,8 @@ impl<E: Clone> Requests<E> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called for this request. Whoever minds these times only
-    /// has to call it now and then besides: that a path takes requests again belongs to none of them.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called for this request. Between these times it has
+    /// to be called now and then as well: that a path takes requests again belongs to none of them.
     pub fn timer(&self, request: RequestId) -> Option<Instant> {
         self.requests.get(request.0)?.timer
     }

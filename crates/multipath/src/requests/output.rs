@@ -94,7 +94,7 @@ pub enum Output<E> {
     Retried(PathId),
     /// A port has refused a request because of this state: ask the unit for the states of all its ports.
     PortRefused(PathId, Access),
-    /// No port serves the unit: look for other ones. Only where somebody [does](super::Requests::set_looks_for_ports).
+    /// No port serves the unit: look for other ones. Only with [`set_looks_for_ports`](super::Requests::set_looks_for_ports).
     PortNeeded,
     /// The path leads to nothing that is of use, for this reason, and takes nothing more.
     PathSetAside(PathId, E),
