@@ -55,7 +55,7 @@ struct Execution<'a> {
     /// The answer of the attempt that has succeeded.
     answer: Option<Timed>,
     payment: Payment<'a>,
-    /// The same of a second copy.
+    /// What is paid to the class for a second copy, before it is sent.
     hedge_payment: Payment<'a>,
     /// The memory of a second copy of a read.
     permit: Option<Permit>,
@@ -65,7 +65,7 @@ struct Execution<'a> {
     report: RequestReport,
 }
 
-/// What the next attempt pays to the class.
+/// What is paid to the class for an attempt, before it is sent.
 #[derive(Default)]
 struct Payment<'a> {
     waiting: Option<Waiting<'a, Charge>>,
@@ -87,7 +87,10 @@ enum Event {
     /// The copy at this place has ended.
     Ended(usize, Transfer, Option<Timed>),
     /// The class has let an attempt pass, or a second copy.
-    Charged(Result<Charge, Error>, bool),
+    Charged {
+        charged: Result<Charge, Error>,
+        is_hedge: bool,
+    },
     Reserved(Result<Permit, Error>),
 }
 
@@ -203,7 +206,7 @@ impl<'a> Execution<'a> {
                 }
                 Event::Order(order) => self.follow(order),
                 Event::Ended(at, transfer, timed) => self.ended(at, transfer, timed),
-                Event::Charged(charged, is_hedge) => self.charged(charged, is_hedge),
+                Event::Charged { charged, is_hedge } => self.charged(charged, is_hedge),
                 Event::Reserved(reserved) => self.reserved(reserved.ok()),
             }
         }
@@ -217,8 +220,8 @@ impl<'a> Execution<'a> {
             biased;
             (at, (transfer, timed)) = ended(copies) => Event::Ended(at, transfer, timed),
             order = request.next() => Event::Order(order),
-            charged = some(&mut payment.waiting) => Event::Charged(charged, false),
-            charged = some(&mut hedge_payment.waiting) => Event::Charged(charged, true),
+            charged = some(&mut payment.waiting) => Event::Charged { charged, is_hedge: false },
+            charged = some(&mut hedge_payment.waiting) => Event::Charged { charged, is_hedge: true },
             reserved = some(reserving) => Event::Reserved(reserved),
         }
     }

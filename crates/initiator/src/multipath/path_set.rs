@@ -30,14 +30,14 @@ pub(super) struct PathSet {
     is_port_called_for: bool,
     /// A port has refused a request.
     is_access_called_for: bool,
-    /// What is counted of each that is open, in the same order.
+    /// The counters of each open path, in the order of `open`.
     counted: SmallVec<[Counted; 1]>,
     gone: Gone,
     /// Since when there is none.
     none_since: Option<Instant>,
 }
 
-/// What is known of the paths that are gone.
+/// The counters of the paths that are gone.
 #[derive(Debug, Default)]
 struct Gone {
     counted: Counted,

@@ -1,4 +1,4 @@
-//! What a path has delivered, and what that shows of its link.
+//! The bytes that a path has delivered, and the rate and the round-trip time that they show.
 //!
 //! The rate is estimated from the answers ([`LinkEstimator`]): the bytes that were delivered while a request was in flight,
 //! divided by the time that they took to be sent or to be delivered, whichever is longer (draft-ietf-ccwg-bbr, "Delivery Rate
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use iscsi_rate::Rate;
 use iscsi_tuner::{EstimatorWindow, LinkEstimator, RateSample, Rtt};
 
-/// What a path has delivered.
+/// The bytes that a path has delivered, and what was measured of its answers.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     /// Bytes of requests that were answered.
@@ -21,7 +21,7 @@ pub(super) struct Delivery {
     link: LinkEstimator,
 }
 
-/// What a path had delivered when a request took it.
+/// How much a path had delivered when a request took it, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     delivered: u64,

@@ -46,7 +46,7 @@ pub struct PathPermit {
     pub(super) path: PathId,
     len: u64,
     taken_at: Instant,
-    /// What the path had delivered when the request took it.
+    /// How much the path had delivered when the request took it.
     progress: Progress,
     is_alone: bool,
 }
@@ -63,7 +63,7 @@ impl PathPermit {
     }
 }
 
-/// What is in flight on one path, and what it takes.
+/// The requests in flight on one path, and how many more it takes.
 #[derive(Clone, Debug)]
 pub(super) struct PathState {
     pub(super) id: PathId,
