@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi_multipath::{Begun, Profile};
+use iscsi_multipath::Profile;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction, Tsih};
-use iscsi_session::{Command, Completion, Config, Entropy, Negotiated, Stats, decode_send_targets};
+use iscsi_session::{Command, Config, Entropy, Negotiated, Stats, decode_send_targets};
 use iscsi_tuner::Plan;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ use crate::driver::handle::DriverHandle;
 use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
-use crate::driver::request::{Holds, Message, Request};
+use crate::driver::request::{Answered, Holds, Message, Request};
 use crate::driver::shared::{SessionPhase, Shared};
 use crate::driver::waiter::Waiter;
 use crate::error::{Cause, Error};
@@ -41,7 +41,7 @@ use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_registry::UnitRegistry;
-use crate::state::unit_state::{Listener, UnitState};
+use crate::state::unit_state::{CommandTerms, Listener, UnitState};
 use crate::url::{Url, portal_name};
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
@@ -185,7 +185,7 @@ impl Session {
 
     pub(crate) async fn send_targets_text(&self) -> Result<Bytes, Error> {
         let holds = self.holds().await?;
-        Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).sent().await
+        Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).await
     }
 
     /// Sends a NOP-Out and returns the time to its answer (RFC 7143 §11.18): the round-trip time,
@@ -202,7 +202,7 @@ impl Session {
     pub(crate) async fn ping_with(&self, data: Bytes) -> Result<Duration, Error> {
         let holds = self.holds().await?;
         let request = |answer| Request::Ping(data, answer);
-        Waiter::start(&self.driver, &self.shared, holds, request).sent().await
+        Waiter::start(&self.driver, &self.shared, holds, request).await
     }
 
     /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5), such as a
@@ -219,7 +219,7 @@ impl Session {
     ) -> Result<FunctionResponse, Error> {
         let holds = self.holds().await?;
         let request = |answer| Request::Manage(function, lun, answer);
-        Waiter::start(&self.driver, &self.shared, holds, request).sent().await
+        Waiter::start(&self.driver, &self.shared, holds, request).await
     }
 
     /// Returns the parameters that were negotiated at login.
@@ -482,29 +482,24 @@ impl Session {
     /// What a request to the session itself holds: its place, and no memory.
     async fn holds(&self) -> Result<Holds, Error> {
         let permit = self.shared.budgets.of_session.reserve(0).await?;
-        Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None, heeds_doubts: false })
+        Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None })
     }
 
-    /// Sends a command once: its place among those of its unit, and its end to come, whatever its status. When that is
-    /// given up meanwhile, it is the end of its abort. One that heeds doubts ends in [`TaskError::Withdrawn`] if the unit
-    /// may be another one before it is on its way. It is made where it is handed over, as it is long and each move copies it.
+    /// Sends a command once. Its end is to come, whatever its status; when it is given up meanwhile, that is the end of its
+    /// abort. One that is for the known unit ends in [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the
+    /// unit may be another one before it is sent. It is made where it is handed over, as it is long and each move copies it.
     pub(crate) fn perform(
         &self,
         command: impl FnOnce() -> Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
-        heeds_doubts: bool,
-    ) -> (Begun, Waiter<'_, Completion>) {
-        let (begun, waiter) = unit.send(|begun| {
-            let command = command();
-            let listener = Some(Listener::new(unit, begun, &command.cdb));
-            let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
-            let request = |answer| Request::Command(command, answer);
-            Waiter::start(&self.driver, &self.shared, holds, request)
-        });
-        // Others may hand theirs over meanwhile.
-        (begun, waiter.sent())
+        terms: CommandTerms,
+    ) -> Waiter<'_, Answered> {
+        let listener = Some(Listener::new(unit, terms));
+        let holds = Holds { _permit: permit, extent, listener };
+        let request = |answer| Request::Command(command(), answer);
+        Waiter::start(&self.driver, &self.shared, holds, request)
     }
 
     /// What is wrong on the path, if segments are kept short because of it.

@@ -111,11 +111,6 @@ impl Durability {
         }
     }
 
-    /// Whether the session has had a command accepted that began no later: then [`accept`](Self::accept) changes nothing.
-    pub(crate) fn has_accepted(&self, path: PathId, begun: Epoch) -> bool {
-        self.paths.get(path).is_none_or(|reports| reports.has_accepted(begun))
-    }
-
     /// The unit has accepted a command in place of which it would have reported a reset.
     pub fn accept(&mut self, path: PathId, begun: Epoch) {
         if let Some(reports) = self.paths.get_mut(path) {

@@ -38,5 +38,6 @@ pub use idle_poll::IdlePoll;
 pub use ids::{PathId, PortalId};
 pub use review_pace::ReviewPace;
 pub use unit::{
-    Begun, CommandEnd, CommandFacts, Effects, Reported, Unit, is_write_failure, may_be_another_unit,
+    Begun, CommandEnd, CommandFacts, Effects, GoodEnd, Reported, Unit, is_write_failure,
+    may_be_another_unit,
 };

@@ -38,8 +38,17 @@ pub struct Begun {
     /// The revision of the identity, or [`NEVER`] if something had to be asked then.
     calm_at: u64,
     before: Before,
-    /// Whether a command of the path was accepted that began no later.
-    follows_accepted: bool,
+}
+
+/// What it means that the known unit has ended a command with GOOD.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GoodEnd {
+    /// Nothing: the unit would have ended it so also with a reset to report, or what it means is known later.
+    SaysNothing,
+    /// The unit had no reset to report when it executed the command.
+    NoReset,
+    /// The same, and what the command has written is unflushed from now on.
+    Wrote,
 }
 
 /// What a unit has reported to a session before it was known to be the unit of the others.
@@ -57,11 +66,6 @@ impl Begun {
     /// [that of now](Identity::revision).
     pub fn is_calm(&self, revision: u64) -> bool {
         self.calm_at == revision
-    }
-
-    /// Whether [`Durability::accept`] changes nothing for this command.
-    pub const fn follows_accepted(&self) -> bool {
-        self.follows_accepted
     }
 }
 
@@ -111,7 +115,6 @@ impl Unit {
             epoch,
             calm_at: if is_calm { self.identity.revision() } else { NEVER },
             before: self.identity.before(path),
-            follows_accepted: self.durability.has_accepted(path, epoch),
         }
     }
 
@@ -119,6 +122,25 @@ impl Unit {
     /// since.
     pub fn is_of_known_unit(&self, path: PathId, begun: &Begun) -> bool {
         !self.identity.is_known() || !self.identity.may_be_two_since(path, begun.before)
+    }
+
+    /// A command has ended with GOOD, and there is no reason to ask which unit has executed it. Returns whether the known unit
+    /// has; otherwise another one may have come and gone since the command began, and its end means nothing.
+    pub fn end_with_good(&mut self, path: PathId, begun: &Begun, means: GoodEnd) -> bool {
+        let is_of_known_unit = self.is_of_known_unit(path, begun);
+        if is_of_known_unit {
+            self.on_good(path, begun, means);
+        }
+        is_of_known_unit
+    }
+
+    /// The unit that is asked which one it is has ended a command with GOOD, or the known one has.
+    pub fn on_good(&mut self, path: PathId, begun: &Begun, means: GoodEnd) {
+        match means {
+            GoodEnd::SaysNothing => {}
+            GoodEnd::NoReset => self.durability.accept(path, begun.epoch),
+            GoodEnd::Wrote => self.durability.on_write(path, begun.epoch),
+        }
     }
 
     /// What the unit has reported over a path so far, for [`merge`](Self::merge).

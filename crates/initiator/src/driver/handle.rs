@@ -39,21 +39,17 @@ impl DriverHandle {
         self.0.next_id()
     }
 
-    /// Hands a request to the session, at once where nobody else has the driver. What was handed over before comes before
-    /// it. Its answer's sender is dropped with a driver that is gone. Says whether the caller is to [send](Self::send) it.
-    pub(crate) fn submit(&self, submission: Submission) -> bool {
+    /// Hands a request to the session, immediately where nobody else has the driver, and sends it unless the event loop is to
+    /// do that. What was handed over before comes before it. Its answer's sender is dropped with a driver that is gone.
+    pub(crate) fn submit(&self, submission: Submission) {
         let Some(mut driver) = self.0.try_lock() else {
-            self.tell(Message::Submit(Box::new(submission)));
-            return false;
+            return self.tell(Message::Submit(Box::new(submission)));
         };
         // One for a driver that is gone is dropped without the lock.
-        let Ok(driver) = driver.as_mut() else { return false };
-        driver.take(submission, &self.0.queue)
-    }
-
-    /// Sends what was handed over and is not sent.
-    pub(crate) fn send(&self) {
-        self.0.with(Driver::send_by_caller);
+        let Ok(driver) = driver.as_mut() else { return };
+        if driver.take(submission, &self.0.queue) {
+            driver.send_by_caller();
+        }
     }
 
     /// What the session has counted, also when it is over.

@@ -13,7 +13,7 @@ use crate::driver::measure::reading::Reading;
 use crate::error::Error;
 use crate::state::budget::Permit;
 use crate::state::range_locks::RangeGuard;
-use crate::state::unit_state::Listener;
+use crate::state::unit_state::{Judged, Listener};
 
 /// What handles tell the driver.
 #[derive(Debug)]
@@ -49,23 +49,24 @@ pub(crate) struct Holds {
     pub(crate) extent: Option<Arc<RangeGuard>>,
     /// Who hears what the unit tells with the answer, whether or not anybody waits for it.
     pub(crate) listener: Option<Listener>,
-    /// Whether it is not to be sent while the unit may be another one.
-    pub(crate) heeds_doubts: bool,
 }
 
 impl Holds {
     /// Whether it must not be sent before the unit has been asked which one it is.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.heeds_doubts && self.listener.as_ref().is_some_and(Listener::needs_revalidation)
+        self.listener.as_ref().is_some_and(Listener::has_to_wait)
     }
 }
+
+/// The answer to a command, and what its unit knows by it.
+pub(crate) type Answered = (Completion, Judged);
 
 pub(super) type Sender<T> = oneshot::Sender<Result<T, Error>>;
 
 /// What is asked of the session, and where the answer goes.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Command(Command, Sender<Completion>),
+    Command(Command, Sender<Answered>),
     Manage(TaskFunction, Lun, Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
     /// With data that the target is to send back.
@@ -75,7 +76,7 @@ pub(crate) enum Request {
 /// Where the answer to a request under way goes.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Command(Sender<Completion>),
+    Command(Sender<Answered>),
     Manage(Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
     Ping(Sender<Duration>),
@@ -156,11 +157,20 @@ impl Outcome {
 
 impl Answer {
     /// Gives the caller the outcome. One of another kind than was asked for does not come about;
-    /// the caller would see the end of the session.
-    pub(crate) fn give(self, outcome: Outcome, explain: impl FnOnce(TaskError) -> Error) {
+    /// the caller would see the end of the session. Every command that is answered was judged.
+    pub(crate) fn give(
+        self,
+        outcome: Outcome,
+        judged: Option<Judged>,
+        explain: impl FnOnce(TaskError) -> Error,
+    ) {
         match (self, outcome) {
-            (Self::Command(answer), Outcome::Command(result)) => {
-                drop(answer.send(result.map_err(explain)));
+            (Self::Command(answer), Outcome::Command(Ok(completion))) => {
+                let judged = judged.ok_or_else(Error::closed);
+                drop(answer.send(judged.map(|judged| (completion, judged))));
+            }
+            (Self::Command(answer), Outcome::Command(Err(why))) => {
+                drop(answer.send(Err(explain(why))));
             }
             (Self::Manage(answer), Outcome::Manage(result)) => {
                 drop(answer.send(result.map_err(explain)));
@@ -174,6 +184,11 @@ impl Answer {
             }
             (_, _) => {}
         }
+    }
+
+    /// Whether it is a command, for whose end nobody waits any more.
+    pub(crate) fn is_abandoned_command(&self) -> bool {
+        matches!(self, Self::Command(answer) if answer.is_closed())
     }
 
     pub(crate) fn fail(self, error: Error) {

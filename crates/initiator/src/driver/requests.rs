@@ -12,6 +12,7 @@ use crate::driver::peer::Peer;
 use crate::driver::request::{Answer, Holds, Outcome, RequestId, Submission};
 use crate::driver::shared::Shared;
 use crate::error::{Cause, Error, SessionCause};
+use crate::state::unit_state::Listener;
 
 /// The target is to have what is unsent once that is one in so many of the requests under way.
 const UNDER_WAY_PER_UNSENT: usize = 4;
@@ -70,7 +71,7 @@ impl Requests {
         shared: &Shared,
         now: Instant,
     ) {
-        let Submission { id, request, holds } = submission;
+        let Submission { id, request, mut holds } = submission;
         if request.is_abandoned() {
             return;
         }
@@ -81,6 +82,7 @@ impl Requests {
                 .into_answer()
                 .fail(Error::from(SessionCause::Task { request: name, cause }));
         }
+        holds.listener.iter_mut().for_each(Listener::begin);
         let (result, answer) = request.start(session, now.into_std());
         match result {
             Ok(itt) => {
@@ -108,9 +110,16 @@ impl Requests {
             return;
         };
         self.answers.given();
-        if let (Some(listener), Outcome::Command(result)) = (&mut holds.listener, &outcome)
-            && listener.ended(result)
-        {
+        let judged = match (&mut holds.listener, &outcome) {
+            (Some(listener), Outcome::Command(result)) => {
+                if answer.is_abandoned_command() {
+                    listener.nobody_waits();
+                }
+                listener.ended(result)
+            }
+            _ => None,
+        };
+        if judged.is_some_and(|judged| judged.may_be_another_unit) {
             self.withdraw_doubtful(session, now);
         }
         match holds.extent {
@@ -118,7 +127,7 @@ impl Requests {
             Some(_) => shared.units.unsettled.end(),
             None => {}
         }
-        answer.give(outcome, |why| peer.explain_task(name, why));
+        answer.give(outcome, judged, |why| peer.explain_task(name, why));
     }
 
     /// Takes back what is not on its way yet and must not be sent before its unit has been asked which

@@ -19,12 +19,10 @@ pub(crate) struct Waiter<'a, T> {
     driver: &'a DriverHandle,
     shared: &'a Shared,
     answered: bool,
-    /// The caller is to send the request.
-    sends: bool,
 }
 
 impl<'a, T> Waiter<'a, T> {
-    /// Hands a request to the driver; it is not on its way before it is [sent](Self::sent).
+    /// Hands a request to the driver.
     pub(crate) fn start(
         driver: &'a DriverHandle,
         shared: &'a Shared,
@@ -33,17 +31,8 @@ impl<'a, T> Waiter<'a, T> {
     ) -> Self {
         let (sender, answer) = oneshot::channel();
         let id = driver.next_id();
-        let sends = driver.submit(Submission { id, request: request(sender), holds });
-        Self { id, answer, driver, shared, answered: false, sends }
-    }
-
-    /// The same, on its way, unless the event loop is to send it.
-    #[must_use]
-    pub(crate) fn sent(mut self) -> Self {
-        if std::mem::take(&mut self.sends) {
-            self.driver.send();
-        }
-        self
+        driver.submit(Submission { id, request: request(sender), holds });
+        Self { id, answer, driver, shared, answered: false }
     }
 
     /// Gives the request up; its end is still to be waited for.

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::{Begun, LossCount, Transitions, Unit, UnknownForms};
+use iscsi_multipath::{Begun, LossCount, PathId, Transitions, Unit, UnknownForms};
 
 use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::EventLog;
@@ -58,6 +58,11 @@ impl UnitLock {
         let unit = self.unit.lock().unwrap_or_else(PoisonError::into_inner);
         let losses = NewLosses { events: &self.events, are_some: false };
         UnitGuard { unit, copies: &self.copies, losses }
+    }
+
+    /// A command of this path begins. Nothing of which there are copies changes.
+    pub(crate) fn begin(&self, path: PathId) -> Begun {
+        self.unit.lock().unwrap_or_else(PoisonError::into_inner).begin(path)
     }
 
     /// The capacity of the unit, bytes; 0 as long as it is unknown.

@@ -3,10 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use iscsi_multipath::{
-    Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, KnownUnit, PathId, Profile, Reasons,
-    Resized, SharedReasons, SizeQuestion, Unit,
+    Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, GoodEnd, KnownUnit, PathId, Profile,
+    Reasons, Resized, SharedReasons, SizeQuestion, Unit,
 };
-use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
@@ -64,13 +63,6 @@ impl UnitState {
         &self.revalidating
     }
 
-    /// Begins a command and sends it; no other one is sent in between.
-    pub(crate) fn send<T>(&self, send: impl FnOnce(Begun) -> T) -> (Begun, T) {
-        let _order = self.outstanding.order();
-        let begun = self.lock().begin(self.path);
-        (begun, send(begun))
-    }
-
     /// The number of the next command: all that were sent so far come before it.
     pub(crate) fn next_command(&self) -> CommandNumber {
         self.lock().next_command(self.path)
@@ -87,17 +79,15 @@ impl UnitState {
         self.outstanding.notify();
     }
 
-    /// The unit has accepted a command in place of which it would have reported a reset.
-    pub(crate) fn accepted(&self, begun: &Begun) {
-        // Mostly an earlier one was accepted, and then nothing changes.
-        if !begun.follows_accepted() {
-            self.lock().durability.accept(self.path, begun.epoch);
-        }
-    }
-
-    /// A write has ended with GOOD.
+    /// A command has changed blocks, although it has failed.
     pub(crate) fn wrote(&self, begun: &Begun) {
         self.lock().durability.on_write(self.path, begun.epoch);
+    }
+
+    /// A command has ended with GOOD, and there is no reason left to ask which unit has executed it. Returns whether the known
+    /// unit has.
+    pub(crate) fn end_with_good(&self, begun: &Begun, means: GoodEnd) -> bool {
+        self.lock().end_with_good(self.path, begun, means)
     }
 
     /// The unit has reported what it is.
@@ -110,11 +100,6 @@ impl UnitState {
     /// Whether the unit was known, and has to be asked again before anything else is sent.
     pub(crate) fn needs_revalidation(&self) -> bool {
         self.known.may_need_revalidation() && self.lock().identity.needs_revalidation(self.path)
-    }
-
-    /// Whether the known unit has executed a command that has ended with GOOD.
-    pub(crate) fn is_of_known_unit(&self, begun: &Begun) -> bool {
-        self.known.is_calm_since(begun) || self.lock().is_of_known_unit(self.path, begun)
     }
 
     /// There is a reason to ask over this session which unit it is.
@@ -204,27 +189,72 @@ impl Drop for UnitState {
     }
 }
 
-/// A command in flight, until its status is known or it is known that none will come. If it is dropped before it has
-/// [ended](Self::ended), it was never sent, or went with its session.
+/// How the end of a command is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandTerms {
+    /// SYNCHRONIZE CACHE.
+    pub(crate) synchronizes_cache: bool,
+    /// Whether the known unit has to execute it: it is not sent while the unit may be another one, and GOOD does not count
+    /// meanwhile.
+    pub(crate) is_for_known_unit: bool,
+    /// Whether GOOD does not count either before all that the unit has reported by then is known, over all connections.
+    pub(crate) wants_proof: bool,
+    /// What it means for durability that the known unit has ended it with GOOD.
+    pub(crate) good: GoodEnd,
+}
+
+/// Which unit has executed a command that has ended with GOOD.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ExecutedBy {
+    /// The known unit. What that means for durability is noted.
+    KnownUnit,
+    /// Perhaps another one, so that the end means nothing.
+    AnotherUnit,
+    /// The unit has to be asked which one it is. Nothing is noted.
+    Unknown,
+}
+
+/// The end of a command, for its unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    /// What was known when the command began.
+    pub(crate) begun: Begun,
+    pub(crate) executed_by: ExecutedBy,
+    /// Commands that have not been sent are to be taken back: the unit may be another one from now on.
+    pub(crate) may_be_another_unit: bool,
+}
+
+/// A command on its way to the unit, until its status is known or it is known that none will come. If it is dropped before it
+/// has [ended](Self::ended), it was never sent, or went with its session.
 #[derive(Debug)]
 pub(crate) struct Listener {
     unit: Arc<UnitState>,
-    begun: Begun,
-    synchronizes_cache: bool,
-    has_ended: bool,
+    terms: CommandTerms,
+    /// What was known when it was handed to the session; `None` before, and after its end.
+    begun: Option<Begun>,
 }
 
 impl Listener {
-    /// A command is sent that has begun so.
-    pub(crate) fn new(unit: &Arc<UnitState>, begun: Begun, cdb: &Cdb) -> Self {
-        let synchronizes_cache = cdb.synchronizes_cache();
-        Self { unit: Arc::clone(unit), begun, synchronizes_cache, has_ended: false }
+    pub(crate) fn new(unit: &Arc<UnitState>, terms: CommandTerms) -> Self {
+        Self { unit: Arc::clone(unit), terms, begun: None }
     }
 
-    /// The command has ended. Returns whether the unit may be another one from now on.
-    pub(crate) fn ended(&mut self, result: &Result<Completion, TaskError>) -> bool {
-        self.has_ended = true;
-        let (unit, number) = (&self.unit, self.begun.number);
+    /// The command is handed to the session now. Of one unit, commands must be sent in the order in which they begin.
+    pub(crate) fn begin(&mut self) {
+        self.begun = Some(self.unit.known.begin(self.unit.path));
+    }
+
+    /// Nobody waits for its end: of what it has written, nobody expects that a flush brings it onto the medium.
+    pub(crate) fn nobody_waits(&mut self) {
+        if self.terms.good == GoodEnd::Wrote {
+            self.terms.good = GoodEnd::NoReset;
+        }
+    }
+
+    /// The command has ended. `None` if it had not begun.
+    pub(crate) fn ended(&mut self, result: &Result<Completion, TaskError>) -> Option<Judged> {
+        let (unit, terms) = (&self.unit, &self.terms);
+        let begun = self.begun.take()?;
         // What is queued is taken back, and then ends by the verdict.
         let attention = result.as_ref().ok().and_then(attention_of);
         let is_preempted =
@@ -233,9 +263,26 @@ impl Listener {
             Ok(completion) => CommandEnd::Status(completion.status, &completion.sense),
             Err(why) => CommandEnd::Error(why),
         };
-        let synchronizes_cache = self.synchronizes_cache;
+        let (number, synchronizes_cache) = (begun.number, terms.synchronizes_cache);
         let command = CommandFacts { number, synchronizes_cache, is_preempted };
-        let effects = unit.lock().end(unit.path, command, end);
+        let (effects, executed_by) = {
+            let mut known = unit.lock();
+            let effects = known.end(unit.path, command, end);
+            let is_good = result.as_ref().is_ok_and(Completion::is_success);
+            let is_open = terms.is_for_known_unit
+                && (terms.wants_proof || known.identity.needs_revalidation(unit.path));
+            let executed_by = if !is_good || is_open {
+                ExecutedBy::Unknown
+            } else if !terms.is_for_known_unit {
+                known.on_good(unit.path, &begun, terms.good);
+                ExecutedBy::KnownUnit
+            } else if known.end_with_good(unit.path, &begun, terms.good) {
+                ExecutedBy::KnownUnit
+            } else {
+                ExecutedBy::AnotherUnit
+            };
+            (effects, executed_by)
+        };
         if let Some(attention) = effects.attention {
             unit.known.events.on_unit_attention(attention);
         }
@@ -244,19 +291,22 @@ impl Listener {
         {
             flushes.failed(&unit.known);
         }
-        effects.may_be_another_unit
+        Some(Judged { begun, executed_by, may_be_another_unit: effects.may_be_another_unit })
     }
 
-    /// Whether the unit has to be asked first which one it is.
-    pub(crate) fn needs_revalidation(&self) -> bool {
-        !self.unit.known.is_calm_since(&self.begun) && self.unit.needs_revalidation()
+    /// Whether the command must not be sent before the unit was asked which one it is.
+    pub(crate) fn has_to_wait(&self) -> bool {
+        let is_calm = |begun| self.unit.known.is_calm_since(begun);
+        self.terms.is_for_known_unit
+            && !self.begun.as_ref().is_some_and(is_calm)
+            && self.unit.needs_revalidation()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.unit.lock().forget(self.unit.path, self.begun.number);
+        if let Some(begun) = self.begun {
+            self.unit.lock().forget(self.unit.path, begun.number);
         }
         // Not before: the caller of the command is woken first.
         self.unit.outstanding.notify();
@@ -270,42 +320,52 @@ mod tests {
 
     use super::*;
 
-    fn send(unit: &Arc<UnitState>) -> (Begun, Listener) {
-        unit.send(|begun| Listener::new(unit, begun, &Cdb::test_unit_ready()))
+    fn send(unit: &Arc<UnitState>) -> (CommandNumber, Listener) {
+        let terms = CommandTerms {
+            synchronizes_cache: false,
+            is_for_known_unit: true,
+            wants_proof: false,
+            good: GoodEnd::NoReset,
+        };
+        let mut listener = Listener::new(unit, terms);
+        let number = unit.next_command();
+        listener.begin();
+        (number, listener)
     }
 
     #[test]
     fn it_waits_for_those_that_were_sent_before_and_for_no_other() {
         let unit = Arc::default();
-        let [(_, mut first), (_, second), (begun, third), (fourth, _)] =
+        let [(_, mut first), (_, second), (number, third), (fourth, _)] =
             [(); 4].map(|()| send(&unit));
         drop(third);
-        let mut before = pin!(unit.ended_before(begun.number));
+        let mut before = pin!(unit.ended_before(number));
         let mut context = Context::from_waker(Waker::noop());
         assert!(before.as_mut().poll(&mut context).is_pending());
         drop(second);
         assert!(before.as_mut().poll(&mut context).is_pending());
-        assert!(!first.ended(&Err(TaskError::Closed)));
+        let judged = first.ended(&Err(TaskError::Closed));
+        assert!(judged.is_some_and(|it| !it.may_be_another_unit));
         drop(first);
         assert!(before.as_mut().poll(&mut context).is_ready());
-        assert!(pin!(unit.ended_before(fourth.number)).poll(&mut context).is_ready());
-        assert!(unit.next_command() > fourth.number);
+        assert!(pin!(unit.ended_before(fourth)).poll(&mut context).is_ready());
+        assert!(unit.next_command() > fourth);
     }
 
     #[test]
     fn a_task_that_waits_for_commands_that_are_given_up_is_woken() {
         let unit = Arc::default();
         let [(_, _first), (second, _two), (third, _three)] = [(); 3].map(|()| send(&unit));
-        let mut before = pin!(unit.ended_before(third.number));
+        let mut before = pin!(unit.ended_before(third));
         let mut context = Context::from_waker(Waker::noop());
         assert!(before.as_mut().poll(&mut context).is_pending());
         let give_up_before = |number| {
             unit.lock().give_up_before(unit.path(), number);
             unit.notify_given_up();
         };
-        give_up_before(second.number);
+        give_up_before(second);
         assert!(before.as_mut().poll(&mut context).is_pending(), "the second has not ended");
-        give_up_before(third.number);
+        give_up_before(third);
         assert!(before.as_mut().poll(&mut context).is_ready());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_multipath::requests::end::End;
-use iscsi_multipath::{Begun, CommandNumber};
+use iscsi_multipath::{Begun, CommandNumber, GoodEnd};
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
@@ -19,6 +19,7 @@ use crate::runtime;
 use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
 use crate::state::range_locks::RangeGuard;
+use crate::state::unit_state::{CommandTerms, ExecutedBy, Judged};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::{Patience, TRANSITION_LIMIT, Verdict};
 use crate::unit::transfer::Transfer;
@@ -32,15 +33,13 @@ struct Sent {
     is_of_this_unit: bool,
 }
 
-/// What has to be certain of the unit for a command.
+/// What has to be certain for a command.
 #[derive(Clone, Copy, Debug)]
 struct Certainty {
-    /// That it is the one of before, when the command is sent and when it has ended well.
-    identity: bool,
-    /// That it lets this session access blocks.
+    /// Which unit executes it.
+    terms: CommandTerms,
+    /// Whether the unit has to let this session access blocks.
     membership: bool,
-    /// The unit has reported nothing else by then, over any connection.
-    proof: bool,
 }
 
 impl LogicalUnit {
@@ -67,24 +66,24 @@ impl LogicalUnit {
                 let fresh = || has_buffer.then(|| ReadBuffer::later(read, None));
                 let mut next = command.clone();
                 next.read = buffer.take().or_else(fresh);
-                let certainty = self.certainty(&next.cdb, false);
+                let good = if written > 0 { GoodEnd::Wrote } else { good_end(&next.cdb) };
+                let certainty = self.certainty(&next.cdb, good);
                 match self.send(|| next, Arc::clone(&permit), None, None, certainty).await {
                     Err(error) if is_withdrawn(&error) => {}
                     result => break result?,
                 }
             };
-            let is_refused = attention_of(&completion).is_some();
-            if written > 0 && !is_refused {
-                self.state.wrote(&begun);
-            }
             if !is_of_this_unit {
                 return Err(self.unproven());
             }
             if completion.is_success() {
-                Ok(completion)
-            } else {
-                Err(failure_of(name, &completion))
+                return Ok(completion);
             }
+            let is_refused = attention_of(&completion).is_some();
+            if written > 0 && !is_refused {
+                self.state.wrote(&begun);
+            }
+            Err(failure_of(name, &completion))
         })
     }
 
@@ -168,7 +167,7 @@ impl LogicalUnit {
                     .into());
                 }
                 let (extent, cancellation) = (transfer.extent(), transfer.cancellation().cloned());
-                let certainty = self.certainty(transfer.cdb(), transfer.wants_proof());
+                let certainty = self.certainty_of(transfer);
                 let command = || transfer.command(self.lun);
                 let permit = Arc::clone(&permit);
                 let sent = self.send(command, permit, extent, cancellation, certainty).await;
@@ -202,11 +201,6 @@ impl LogicalUnit {
                 let (span, name) = (self.session.span(), transfer.name());
                 tracing::debug!(parent: span, command = name, "the unit succeeded with effort: {sense}");
             }
-            if transfer.writes() {
-                self.state.wrote(&begun);
-            } else if transfer.is_told_of_resets() {
-                self.state.accepted(&begun);
-            }
             return Some(Ok((begun.number, completion)));
         }
         if End::of_completion(&completion) == End::UnknownCommand {
@@ -219,10 +213,21 @@ impl LogicalUnit {
         Some(Err(error))
     }
 
-    /// What has to be certain of the unit for a command.
-    fn certainty(&self, cdb: &Cdb, proof: bool) -> Certainty {
-        let identity = self.questions.is_none() && !cdb.ignores_unit_attention();
-        Certainty { identity, membership: identity && cdb.accesses_blocks(), proof }
+    /// What has to be certain for a transfer.
+    fn certainty_of(&self, transfer: &Transfer) -> Certainty {
+        let good = if transfer.writes() { GoodEnd::Wrote } else { good_end(transfer.cdb()) };
+        let mut certainty = self.certainty(transfer.cdb(), good);
+        certainty.terms.wants_proof = transfer.wants_proof();
+        certainty
+    }
+
+    /// What has to be certain for a command, of which GOOD means this.
+    fn certainty(&self, cdb: &Cdb, good: GoodEnd) -> Certainty {
+        let is_for_known_unit = self.questions.is_none() && !cdb.ignores_unit_attention();
+        let synchronizes_cache = cdb.synchronizes_cache();
+        let terms =
+            CommandTerms { synchronizes_cache, is_for_known_unit, wants_proof: false, good };
+        Certainty { terms, membership: is_for_known_unit && cdb.accesses_blocks() }
     }
 
     /// Sends a command once it is certain which unit takes it. What that one answers with success
@@ -237,17 +242,17 @@ impl LogicalUnit {
         certainty: Certainty,
     ) -> impl Future<Output = Result<Sent, Error>> + Send + 'a {
         async move {
-            if certainty.identity
+            let Certainty { terms, membership } = certainty;
+            if terms.is_for_known_unit
                 && let Some(recognition) = self.recognition()
             {
                 recognition.await?;
             }
-            if certainty.membership {
+            if membership {
                 self.state.membership.verdict()?;
             }
-            let (begun, mut answer) =
-                self.session.perform(command, permit, extent, &self.state, certainty.identity);
-            let completion = match cancellation {
+            let mut answer = self.session.perform(command, permit, extent, &self.state, terms);
+            let (completion, Judged { begun, executed_by, .. }) = match cancellation {
                 None => answer.await?,
                 // Boxed, since only few commands can be cancelled from elsewhere.
                 Some(cancellation) => {
@@ -262,16 +267,19 @@ impl LogicalUnit {
                     .await?
                 }
             };
-            let mut is_of_this_unit = true;
-            if certainty.identity && completion.is_success() {
-                if let Some(recognition) = self.recognition() {
-                    recognition.await?;
+            let is_of_this_unit = match executed_by {
+                ExecutedBy::Unknown if completion.is_success() => {
+                    if let Some(recognition) = self.recognition() {
+                        recognition.await?;
+                    }
+                    if terms.wants_proof {
+                        Box::pin(self.recognized_by_all()).await?;
+                    }
+                    self.state.end_with_good(&begun, terms.good)
                 }
-                if certainty.proof {
-                    Box::pin(self.recognized_by_all()).await?;
-                }
-                is_of_this_unit = self.state.is_of_known_unit(&begun);
-            }
+                ExecutedBy::Unknown | ExecutedBy::KnownUnit => true,
+                ExecutedBy::AnotherUnit => false,
+            };
             Ok(Sent { begun, completion, is_of_this_unit })
         }
     }
@@ -303,6 +311,11 @@ impl LogicalUnit {
         let is_gone = is_no_unit(&error) && self.state.profile.initialized();
         if is_gone { Error::from(UnitCause::UnitGone(self.lun)) } else { error }
     }
+}
+
+/// What it means that the unit has ended a command with GOOD that changes no blocks.
+fn good_end(cdb: &Cdb) -> GoodEnd {
+    if cdb.ignores_unit_attention() { GoodEnd::SaysNothing } else { GoodEnd::NoReset }
 }
 
 /// Whether the command was taken back before it was sent.

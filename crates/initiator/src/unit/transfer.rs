@@ -231,11 +231,6 @@ impl Transfer {
         self.cdb.accesses_blocks()
     }
 
-    /// Whether a unit that was reset would have told so instead of a good end.
-    pub(crate) fn is_told_of_resets(&self) -> bool {
-        !self.cdb.ignores_unit_attention()
-    }
-
     /// The same transfer, for another path: what it reads goes into a buffer of its own.
     pub(crate) fn again(&self) -> Self {
         Self {

@@ -49,10 +49,6 @@ impl Reports {
         if self.first_accepted == Epoch::NEVER { &mut self.joined } else { usual(self) }
     }
 
-    pub(super) fn has_accepted(&self, begun: Epoch) -> bool {
-        self.first_accepted <= begun
-    }
-
     pub(super) fn accept(&mut self, begun: Epoch) {
         self.first_accepted = self.first_accepted.min(begun);
     }

@@ -164,19 +164,34 @@ fn a_command_counts_unless_two_reasons_came_since_it_began() {
     assert!(!unit.begin(PATH).is_calm(unit.identity.revision()), "it began in doubt");
 }
 
+/// What another unit has executed leaves nothing to flush: of what follows, nothing is lost.
+#[test]
+fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
+    for (reasons, is_of_known_unit) in [(0, true), (1, true), (2, false)] {
+        let mut unit = unit();
+        let flush = unit.durability.begin_flush(PATH);
+        unit.durability.end_flush(flush, None);
+        let begun = unit.begin(PATH);
+        (0..reasons).for_each(|_| unit.identity.add_reason(PATH));
+        unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
+        assert_eq!(unit.end_with_good(PATH, &begun, GoodEnd::Wrote), is_of_known_unit);
+        unit.durability.on_reset(PATH);
+        let flush = unit.durability.begin_flush(PATH);
+        unit.durability.end_flush(flush, None);
+        assert_eq!(unit.durability.losses() > LossCount::default(), is_of_known_unit);
+    }
+}
+
 #[test]
 fn each_path_has_its_own_commands() {
     let mut unit = unit();
     let second = unit.add_path(unit.identity.shared_reasons());
     let begun = unit.begin(second);
-    assert!(!begun.follows_accepted());
-    unit.durability.accept(second, begun.epoch);
     assert!(unit.is_idle(PATH) && !unit.is_idle(second));
     let next = unit.next_command(second);
     assert!(!unit.have_ended_before(second, next) && unit.have_ended_before(second, begun.number));
     unit.give_up_before(second, next);
     assert!(unit.is_idle(second) && unit.have_ended_before(second, next));
-    assert!(unit.begin(second).follows_accepted());
     unit.remove_path(second);
     assert!(unit.is_idle(second), "a path that was removed has no commands");
     assert_eq!(unit.add_path(unit.identity.shared_reasons()), PathId(2));
