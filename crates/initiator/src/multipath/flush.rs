@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iscsi_multipath::requests::{RequestSpec, Route};
-use iscsi_multipath::{Access, PathId};
+use iscsi_multipath::{Access, PathId, Unit};
 
 use crate::error::Error;
 use crate::multipath::inbox::{Attempt, Order};
@@ -106,10 +106,10 @@ impl State {
     /// The path that had better flush for all: one that can vouch for all that was written; of those one whose requests the
     /// unit takes, one that has received the report of the last reset already, for the unit reports it to each, and of those
     /// the least busy.
-    pub(super) fn flush_path(&self, now: Instant) -> Option<PathId> {
+    pub(super) fn flush_path(&self, unit: &Unit, now: Instant) -> Option<PathId> {
         let paths = self.requests.paths();
-        let rank = |(id, carrier): &&(PathId, Path)| {
-            let rank = carrier.flush_rank();
+        let rank = |(id, _): &&(PathId, Path)| {
+            let rank = unit.durability.flush_rank(*id);
             (
                 paths.is_closing(*id) || paths.is_alone(*id),
                 paths.is_silent(*id, now),

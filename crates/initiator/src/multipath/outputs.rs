@@ -1,16 +1,15 @@
 //! Carries out what the requests of a disk want done: counts it, and gives each request its orders.
 
-use std::sync::MutexGuard;
 use std::task::Waker;
 use std::time::Instant;
 
 use iscsi_multipath::requests::end::End;
 use iscsi_multipath::requests::{AttemptEnd, AttemptId, Output, RequestId};
-use iscsi_multipath::{Access, PathId};
+use iscsi_multipath::{Access, PathId, Unit};
 
 use crate::error::Error;
 use crate::multipath::inbox::{Attempt, Order, Wakers};
-use crate::multipath::paths::{Paths, State, now};
+use crate::multipath::paths::{Paths, State, StateGuard, now};
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 
@@ -27,7 +26,7 @@ pub(super) struct Flight {
 
 impl Paths {
     /// Applies a change to the requests, and carries out what follows from it. Callers are woken once the lock is released.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut StateGuard<'_>) -> R) -> R {
         let mut state = self.lock_for_change();
         let result = change(&mut state);
         self.carry_out_all(state, None);
@@ -35,7 +34,7 @@ impl Paths {
     }
 
     /// The lock for a change, after which all that follows from it has to be [carried out](Self::carry_out_all).
-    pub(super) fn lock_for_change(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock_for_change(&self) -> StateGuard<'_> {
         let mut state = self.lock();
         state.requests.set_backlog(self.is_short_of_memory());
         state
@@ -45,7 +44,7 @@ impl Paths {
     /// not look for it.
     pub(super) fn carry_out_all(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: StateGuard<'_>,
         own: Option<RequestId>,
     ) -> Option<Order> {
         let (mut next, mut wakers) = (None, Wakers::new());
@@ -72,7 +71,12 @@ impl Paths {
     }
 
     /// Carries out what is about paths, and returns what is about a request.
-    fn carry_out(&self, state: &mut State, output: Output<Error>) -> Option<(RequestId, Order)> {
+    fn carry_out(
+        &self,
+        guard: &mut StateGuard<'_>,
+        output: Output<Error>,
+    ) -> Option<(RequestId, Order)> {
+        let (state, unit) = guard.beside();
         match output {
             Output::Send { request, attempt, path, is_short, is_hedge } => {
                 let attempt = self.begin(state, request, (attempt, path), (is_short, is_hedge));
@@ -93,7 +97,7 @@ impl Paths {
             Output::Unreserve(request) => return Some((request, Order::Unreserve)),
             Output::Prepare(request) => return Some((request, Order::Prepare)),
             Output::Report(request, report) => return Some((request, Order::Report(report))),
-            Output::Choose(request) => state.choose(request),
+            Output::Choose(request) => state.choose(request, unit),
             Output::Retried(path) => state.paths.count_retry(path),
             Output::PortRefused(path, access) => self.port_refused(state, path, access),
             Output::PortNeeded => self.port_needed(state),
@@ -163,9 +167,9 @@ impl Paths {
 
 impl State {
     /// Chooses the path of a flush. Without any it waits for the next.
-    fn choose(&mut self, request: RequestId) {
+    fn choose(&mut self, request: RequestId, unit: &Unit) {
         let now = now();
-        if let Some(path) = self.flush_path(now) {
+        if let Some(path) = self.flush_path(unit, now) {
             self.requests.choose(request, path, now);
         }
     }
@@ -206,7 +210,7 @@ impl Flight {
 
     fn ended(
         &self,
-        state: &mut State,
+        state: &mut StateGuard<'_>,
         result: Result<(), &Error>,
         sent: Option<&Transfer>,
         now: Instant,
@@ -231,7 +235,13 @@ impl Flight {
         }
     }
 
-    fn failed(&self, state: &mut State, error: &Error, sent: Option<&Transfer>, now: Instant) {
+    fn failed(
+        &self,
+        state: &mut StateGuard<'_>,
+        error: &Error,
+        sent: Option<&Transfer>,
+        now: Instant,
+    ) {
         let mut end = error.end();
         let is_routine = matches!(end, End::Attention | End::Withdrawn | End::UnknownCommand);
         let counted = state.paths.counted(self.path);

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_multipath::Access;
 use iscsi_multipath::reconnect::Lifetime;
-use iscsi_multipath::{Access, FlushRank};
 use iscsi_pdu::TargetAddress;
 use iscsi_session::Completion;
 use tokio::time::Instant;
@@ -105,11 +105,6 @@ impl Path {
         self.unit.session().is_settled()
     }
 
-    /// The unit may have something to report that no command receives: the path is gone, or there was none before it.
-    pub(super) fn may_have_missed(&self) {
-        self.unit.state().lock().identity.add_attention();
-    }
-
     /// One more command is sent again.
     pub(super) fn count_retry(&self) {
         self.unit.session().count_retry();
@@ -128,12 +123,6 @@ impl Path {
     /// The length that suits a read, bytes.
     pub(super) fn longest_read(&self) -> u64 {
         self.unit.session().longest_read()
-    }
-
-    /// How fit it is to flush what was written over all.
-    pub(super) fn flush_rank(&self) -> FlushRank {
-        let state = self.unit.state();
-        state.lock().durability.flush_rank(state.path())
     }
 
     /// Carries a transfer out once. When that fails, another path can carry the same transfer out: a copy kept for that costs

@@ -8,13 +8,12 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::multipath::path::Path;
 use crate::state::counters::{Counted, Snapshot};
-use iscsi_multipath::PathId;
+use iscsi_multipath::{PathId, Unit};
 
 /// The paths of one disk.
 #[derive(Debug, Default)]
 pub(super) struct PathSet {
     open: SmallVec<[(PathId, Path); 1]>,
-    next: u32,
     /// Lost since the supervisor last asked, each with the reason.
     lost: Vec<(Path, Error)>,
     /// Lost, or taken out, and what they left was not settled then.
@@ -56,14 +55,13 @@ pub(super) struct Remains {
 }
 
 impl PathSet {
-    pub(super) fn add(&mut self, carrier: Path) -> PathId {
-        let id = PathId(self.next);
-        self.next = self.next.wrapping_add(1);
+    pub(super) fn add(&mut self, carrier: Path, unit: &mut Unit) -> PathId {
+        let id = carrier.unit.state().path();
         if self.is_supervised {
             carrier.keep_unsettled();
         }
         if self.open.is_empty() {
-            carrier.may_have_missed();
+            may_have_missed(unit);
         }
         self.open.push((id, carrier));
         self.counted.push(Counted::default());
@@ -108,13 +106,13 @@ impl PathSet {
     }
 
     /// Takes a path out; what it has counted stays counted, and what it has left counts until it is settled.
-    pub(super) fn remove(&mut self, id: PathId) -> Option<Path> {
+    pub(super) fn remove(&mut self, id: PathId, unit: &mut Unit) -> Option<Path> {
         let at = self.position(id)?;
         let (_, carrier) = self.open.remove(at);
         if self.open.is_empty() {
             self.none_since = Some(Instant::now());
         }
-        carrier.may_have_missed();
+        may_have_missed(unit);
         self.gone.retries += carrier.retries();
         self.gone.counted.inherit(self.counted.remove(at));
         self.unsettled.retain(|carrier| !carrier.is_settled());
@@ -125,8 +123,8 @@ impl PathSet {
     }
 
     /// A path was lost. Says whether it was there.
-    pub(super) fn lose(&mut self, id: PathId, error: &Error) -> bool {
-        let Some(carrier) = self.remove(id) else { return false };
+    pub(super) fn lose(&mut self, id: PathId, error: &Error, unit: &mut Unit) -> bool {
+        let Some(carrier) = self.remove(id, unit) else { return false };
         self.gone.losses += 1;
         self.lost.push((carrier, error.clone()));
         true
@@ -217,4 +215,9 @@ impl PathSet {
         let open = self.open.iter().map(|(_, carrier)| carrier.retries());
         self.gone.retries + open.sum::<u64>()
     }
+}
+
+/// The unit may have something to report that no command receives: a path is gone, or there was none before.
+fn may_have_missed(unit: &mut Unit) {
+    unit.identity.add_attention();
 }

@@ -1,8 +1,8 @@
-//! The paths of a disk and its requests, under one lock.
+//! The paths of a disk and its requests, under the lock of its unit.
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use iscsi_multipath::PathId;
@@ -23,6 +23,7 @@ use crate::state::counters::Counters;
 #[cfg(test)]
 use crate::state::counters::Snapshot;
 use crate::state::read_buffers::ReadBuffers;
+use crate::state::unit_lock::{GuardBeside, Guarded, UnitLock};
 use crate::state::waiters::Waiters;
 use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 
@@ -39,7 +40,9 @@ pub(crate) struct WeakPaths {
 type Closed = Option<Result<(), Error>>;
 
 struct Shared {
-    state: Mutex<State>,
+    /// The lock of the unit.
+    unit: Arc<UnitLock>,
+    state: Guarded<State>,
     /// What all paths may have under way together.
     budget: Budget,
     /// Buffers of reads, used again.
@@ -63,7 +66,7 @@ struct Shared {
     closed: OnceLock<watch::Receiver<Closed>>,
 }
 
-/// What the lock guards.
+/// What is kept of the disk under the lock of its unit.
 pub(super) struct State {
     pub(super) paths: PathSet,
     pub(super) requests: Requests<Error>,
@@ -78,6 +81,9 @@ pub(super) struct State {
     /// The supervisor sleeps until there is work.
     pub(super) is_unattended: bool,
 }
+
+/// What is kept of the disk, and what is known of its unit, until it is dropped.
+pub(super) type StateGuard<'a> = GuardBeside<'a, State>;
 
 impl Clone for Paths {
     fn clone(&self) -> Self {
@@ -114,18 +120,20 @@ impl Paths {
         policy: RequestPolicy,
         report: Arc<Report>,
     ) -> Self {
-        let requests = Requests::new(limits(&budget, &policy));
+        let unit = Arc::clone(carrier.unit.state().known());
+        let state = unit.guard(State {
+            paths: PathSet::default(),
+            requests: Requests::new(limits(&budget, &policy)),
+            inboxes: Inboxes::default(),
+            meter: Meter::default(),
+            hedged: 0,
+            flushes: Box::default(),
+            end: None,
+            is_unattended: false,
+        });
         let paths = Self(Arc::new(Shared {
-            state: Mutex::new(State {
-                paths: PathSet::default(),
-                requests,
-                inboxes: Inboxes::default(),
-                meter: Meter::default(),
-                hedged: 0,
-                flushes: Box::default(),
-                end: None,
-                is_unattended: false,
-            }),
+            unit,
+            state,
             read_buffers: Arc::new(ReadBuffers::within(budget.clone())),
             budget,
             attention: Arc::default(),
@@ -148,8 +156,9 @@ impl Paths {
 
     /// Adds a path; what waits may take it at once.
     pub(crate) fn add(&self, carrier: Path, room: Credit) -> PathId {
-        self.change(|state| {
-            let id = state.paths.add(carrier);
+        self.change(|guard| {
+            let (state, unit) = guard.both();
+            let id = state.paths.add(carrier, unit);
             state.requests.add_path(id, room, now());
             if let Some(end) = state.end.as_deref() {
                 state.requests.refuse(end);
@@ -227,14 +236,15 @@ impl Paths {
         loop {
             let drained = self.0.drained.notified();
             {
-                let mut state = self.lock();
+                let mut guard = self.lock();
+                let (state, unit) = guard.both();
                 // After the end, whoever leaves his request alone holds nobody up.
                 if state.end.is_some() || !state.requests.paths().is_closing(id) {
                     return None;
                 }
                 if state.requests.paths().in_flight(id) == 0 {
                     state.requests.remove_path(id);
-                    return state.paths.remove(id);
+                    return state.paths.remove(id, unit);
                 }
             }
             drained.await;
@@ -286,7 +296,7 @@ impl Paths {
     /// What was moved so far.
     pub(crate) fn progress(&self) -> Progress {
         self.change(|state| {
-            let State { paths, requests, meter, .. } = state;
+            let State { paths, requests, meter, .. } = &mut **state;
             let all_work = paths.open().iter().all(|(id, _)| requests.paths().in_flight(*id) > 0);
             meter.read(all_work || requests.has_backlog())
         })
@@ -294,7 +304,8 @@ impl Paths {
 
     /// Nothing goes any more; what waits fails.
     pub(crate) fn end(&self, why: &Error) {
-        self.change(|state| {
+        self.change(|guard| {
+            let state = &mut **guard;
             let end = state.end.get_or_insert_with(|| Box::new(why.as_not_executed()));
             state.requests.refuse(end);
             state.paths.end();
@@ -347,11 +358,12 @@ impl Paths {
     }
 
     /// A path is lost. Where it was the last, and none may come, requests fail from now on.
-    pub(super) fn lose_path(&self, state: &mut State, id: PathId, error: &Error) {
+    pub(super) fn lose_path(&self, guard: &mut StateGuard<'_>, id: PathId, error: &Error) {
+        let (state, unit) = guard.both();
         if state.end.is_some() {
             return;
         }
-        if state.paths.lose(id, error) {
+        if state.paths.lose(id, error, unit) {
             self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is lost"));
             state.requests.remove_lost_path(id, now());
             self.0.drained.notify_waiters();
@@ -370,16 +382,15 @@ impl Paths {
         &self.0.drained
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> StateGuard<'_> {
+        self.0.unit.lock_beside(&self.0.state)
     }
 }
 
 impl Drop for Shared {
     /// The supervisor may sleep; it closes what is left.
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let remains = state.paths.remains();
+        let remains = self.unit.lock_beside(&self.state).paths.remains();
         *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = Some(remains);
         self.attention.notify_one();
     }

@@ -22,10 +22,8 @@ impl Paths {
         let state = self.lock();
         let all = state.paths.open().iter().chain(state.paths.witness());
         let others = all.filter(|(id, path)| *id != flushing && path.unit.session().is_open());
-        let witness = others.min_by_key(|(_, path)| {
-            let state = path.unit.state();
-            state.lock().durability.witness_rank(state.path())
-        });
+        let durability = &state.unit().durability;
+        let witness = others.min_by_key(|(id, _)| durability.witness_rank(*id));
         witness.map(|(_, path)| path.unit.clone())
     }
 
@@ -36,11 +34,10 @@ impl Paths {
         let open = state.paths.open().iter();
         let others =
             open.filter(|(other, _)| *other != id && !state.requests.paths().is_closing(*other));
-        let others = others.chain(state.paths.witness()).map(|(_, other)| other);
-        let others = others.filter(|it| it.unit.session().is_open());
-        let others: Vec<_> = others.map(|it| it.unit.state().path()).collect();
-        let unit = path.unit.state();
-        let is_needed = unit.lock().durability.needs_beside(unit.path(), others.into_iter());
+        let others = others.chain(state.paths.witness());
+        let others = others.filter(|(_, it)| it.unit.session().is_open()).map(|(id, _)| *id);
+        let others: Vec<_> = others.collect();
+        let is_needed = state.unit().durability.needs_beside(id, others.into_iter());
         if !is_needed || !path.unit.session().is_open() {
             return None;
         }
@@ -55,7 +52,10 @@ impl Paths {
     /// The witness, if nobody needs it any more, and it is no path.
     fn take_needless_witness(&self) -> Option<Path> {
         let mut state = self.lock();
-        let is_over = state.paths.witness().is_some_and(|(_, path)| !is_needed(path));
+        let durability = &state.unit().durability;
+        let is_needed =
+            |(id, path): &(PathId, Path)| path.unit.session().is_open() && durability.needs(*id);
+        let is_over = state.paths.witness().is_some_and(|witness| !is_needed(witness));
         if is_over { state.paths.set_witness(None) } else { None }
     }
 
@@ -89,10 +89,4 @@ impl Supervisor {
             self.dismiss(path);
         }
     }
-}
-
-/// Whether a session can still vouch for something.
-fn is_needed(path: &Path) -> bool {
-    let state = path.unit.state();
-    path.unit.session().is_open() && state.lock().durability.needs(state.path())
 }

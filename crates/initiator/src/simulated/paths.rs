@@ -19,7 +19,7 @@ use crate::state::range_locks::RangeLocks;
 use crate::unit::transfer::Transfer;
 use crate::{Shaper, TrafficClass};
 use iscsi_multipath::paths::Credit;
-use iscsi_pdu::scsi::Cdb;
+use iscsi_pdu::scsi::{Cdb, Lun};
 
 const BLOCKS: u32 = 128;
 const LEN: usize = BLOCKS as usize * 512;
@@ -55,11 +55,19 @@ impl Rig {
         let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
         let options = Options { use_environment: false, ..Options::default() };
         let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
-        let mut paths = Vec::new();
+        let mut paths: Vec<Path> = Vec::new();
         for portal in 1..=count {
             let url = Url::parse(&format!("iscsi://192.0.2.{portal}/{TARGET}/0")).unwrap();
             let session = node.connect(&url).await.unwrap();
-            paths.push(Path::new(session.logical_unit(iscsi_pdu::scsi::Lun::ZERO), portal.into()));
+            let unit = match paths.first() {
+                None => session.logical_unit(Lun::ZERO),
+                Some(first) => {
+                    let known = first.unit.state();
+                    let asked_at = known.lock().identity.shared_reasons();
+                    session.adopt_unit(Lun::ZERO, known.further_path(asked_at))
+                }
+            };
+            paths.push(Path::new(unit, portal.into()));
         }
         let mut paths = paths.into_iter();
         let room = Credit { bytes: 8 << 20, requests: 64 };

@@ -1,10 +1,13 @@
-//! The lock around all that is known of a unit.
+//! The lock around all that is known of a unit, and around what disks keep beside that.
 
+use std::fmt;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_multipath::{Begun, LossCount, PathId, Transitions, Unit, UnknownForms};
+use qcell::{QCell, QCellOwner};
 
 use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::EventLog;
@@ -16,10 +19,28 @@ use crate::events::disk_events::EventLog;
 #[derive(Debug, Default)]
 pub(crate) struct UnitLock {
     copies: Copies,
-    unit: Mutex<Unit>,
+    locked: Mutex<Locked>,
+    left: LeftPaths,
     /// The events of the disk.
     pub(crate) events: Arc<EventLog>,
 }
+
+/// What the lock guards.
+struct Locked {
+    unit: Unit,
+    /// Opens what is [guarded](Guarded) beside the unit.
+    owner: QCellOwner,
+}
+
+/// Paths whose sessions are over, and which the unit has to forget: the last handle of a session may be dropped under the lock.
+#[derive(Debug, Default)]
+struct LeftPaths {
+    paths: Mutex<Vec<PathId>>,
+    are_some: AtomicBool,
+}
+
+/// Something that is kept beside a unit, under its lock. It lies with its owner, who may know more than the lock does.
+pub(crate) struct Guarded<T>(QCell<T>);
 
 /// Copies of what every request looks at, so that it need not take the lock for that. They are renewed before the lock is
 /// released.
@@ -41,9 +62,17 @@ struct Copies {
 #[derive(Debug)]
 pub(crate) struct UnitGuard<'a> {
     // Dropped in this order: subscribers are woken after the lock is released.
-    unit: MutexGuard<'a, Unit>,
+    locked: MutexGuard<'a, Locked>,
     copies: &'a Copies,
     losses: NewLosses<'a>,
+    /// The copies may differ from the unit.
+    is_changed: bool,
+}
+
+/// What is kept beside the unit, until it is dropped.
+pub(crate) struct GuardBeside<'a, T> {
+    unit: UnitGuard<'a>,
+    data: &'a QCell<T>,
 }
 
 /// Publishes that writes were lost, if they were.
@@ -55,14 +84,34 @@ struct NewLosses<'a> {
 
 impl UnitLock {
     pub(crate) fn lock(&self) -> UnitGuard<'_> {
-        let unit = self.unit.lock().unwrap_or_else(PoisonError::into_inner);
+        let locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         let losses = NewLosses { events: &self.events, are_some: false };
-        UnitGuard { unit, copies: &self.copies, losses }
+        let mut guard = UnitGuard { locked, copies: &self.copies, losses, is_changed: false };
+        for path in self.left.take() {
+            guard.remove_path(path);
+        }
+        guard
     }
 
-    /// A command of this path begins. Nothing of which there are copies changes.
+    /// Keeps something beside the unit.
+    pub(crate) fn guard<T>(&self, data: T) -> Guarded<T> {
+        Guarded(self.lock().locked.owner.cell(data))
+    }
+
+    /// Locks the unit, and what is kept beside it. Invariant: it was this lock that [guards](Self::guard) the data.
+    pub(crate) fn lock_beside<'a, T>(&'a self, data: &'a Guarded<T>) -> GuardBeside<'a, T> {
+        GuardBeside { unit: self.lock(), data: &data.0 }
+    }
+
+    /// A command of this path begins.
     pub(crate) fn begin(&self, path: PathId) -> Begun {
-        self.unit.lock().unwrap_or_else(PoisonError::into_inner).begin(path)
+        // Nothing changes of which there are copies.
+        self.lock().locked.unit.begin(path)
+    }
+
+    /// The session of a path is over. The unit forgets the path by the next time that it is locked.
+    pub(crate) fn leave(&self, path: PathId) {
+        self.left.add(path);
     }
 
     /// The capacity of the unit, bytes; 0 as long as it is unknown.
@@ -135,23 +184,97 @@ impl Copies {
     }
 }
 
+impl LeftPaths {
+    fn add(&self, path: PathId) {
+        let mut paths = self.lock();
+        paths.push(path);
+        self.are_some.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<PathId> {
+        if !self.are_some.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut paths = self.lock();
+        self.are_some.store(false, Ordering::Release);
+        mem::take(&mut *paths)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<PathId>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Locked {
+    fn default() -> Self {
+        Self { unit: Unit::new(), owner: QCellOwner::new() }
+    }
+}
+
+impl fmt::Debug for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locked").field("unit", &self.unit).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Guarded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded").finish_non_exhaustive()
+    }
+}
+
 impl Deref for UnitGuard<'_> {
     type Target = Unit;
 
     fn deref(&self) -> &Unit {
-        &self.unit
+        &self.locked.unit
     }
 }
 
 impl DerefMut for UnitGuard<'_> {
     fn deref_mut(&mut self) -> &mut Unit {
-        &mut self.unit
+        self.is_changed = true;
+        &mut self.locked.unit
     }
 }
 
 impl Drop for UnitGuard<'_> {
     fn drop(&mut self) {
-        self.losses.are_some = self.copies.renew(&self.unit);
+        self.losses.are_some = self.is_changed && self.copies.renew(&self.locked.unit);
+    }
+}
+
+impl<T> GuardBeside<'_, T> {
+    /// What is known of the unit.
+    pub(crate) fn unit(&self) -> &Unit {
+        &self.unit
+    }
+
+    /// The data, and what is known of the unit.
+    pub(crate) fn beside(&mut self) -> (&mut T, &Unit) {
+        let Locked { unit, owner } = &mut *self.unit.locked;
+        (self.data.rw(owner), unit)
+    }
+
+    /// The data, and what is known of the unit, to be changed together.
+    pub(crate) fn both(&mut self) -> (&mut T, &mut Unit) {
+        self.unit.is_changed = true;
+        let Locked { unit, owner } = &mut *self.unit.locked;
+        (self.data.rw(owner), unit)
+    }
+}
+
+impl<T> Deref for GuardBeside<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.data.ro(&self.unit.locked.owner)
+    }
+}
+
+impl<T> DerefMut for GuardBeside<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.data.rw(&mut self.unit.locked.owner)
     }
 }
 
@@ -190,5 +313,18 @@ mod tests {
         unit.identity.on_revalidated(Unit::FIRST_PATH, reasons);
         drop(unit);
         assert!(!lock.may_need_revalidation());
+    }
+
+    /// The last handle of a session may be dropped by whoever has the lock.
+    #[test]
+    fn a_path_may_leave_under_the_lock() {
+        let lock = UnitLock::default();
+        let beside = lock.guard(7);
+        lock.begin(Unit::FIRST_PATH);
+        let guard = lock.lock_beside(&beside);
+        lock.leave(Unit::FIRST_PATH);
+        assert!(*guard == 7 && !guard.unit().is_idle(Unit::FIRST_PATH));
+        drop(guard);
+        assert!(lock.lock().is_idle(Unit::FIRST_PATH));
     }
 }

@@ -163,16 +163,17 @@ impl UnitState {
         profile: &Profile,
         asked_at: SharedReasons,
     ) -> Self {
-        let path = {
-            let mut unit = self.lock();
-            // It may have been switched on since the unit was asked first.
-            if profile.write_cache != Some(false) {
-                unit.durability.on_cache();
-            }
-            unit.add_path(asked_at)
-        };
+        // It may have been switched on since the unit was asked first.
+        if profile.write_cache != Some(false) {
+            self.lock().durability.on_cache();
+        }
+        self.further_path(asked_at)
+    }
+
+    /// A further path to the unit.
+    pub(crate) fn further_path(&self, asked_at: SharedReasons) -> Self {
         Self {
-            path,
+            path: self.lock().add_path(asked_at),
             known: Arc::clone(&self.known),
             outstanding: Outstanding::default(),
             flushes: self.flushes.clone(),
@@ -185,7 +186,7 @@ impl UnitState {
 
 impl Drop for UnitState {
     fn drop(&mut self) {
-        self.lock().remove_path(self.path);
+        self.known.leave(self.path);
     }
 }
 
