@@ -37,6 +37,7 @@ pub use output::{AttemptId, Command, DiskId, Done, Event, Failure, Output, Reque
 use crate::durability::LossCount;
 use crate::flushing::Terms;
 use crate::ids::PathId;
+use crate::ranges::RangeId;
 use crate::requests::{self, AttemptEnd, RequestLimits, RequestSpec, Requests, Route};
 use crate::slab::{Key, Slab};
 use crate::unit::Unit;
@@ -191,9 +192,9 @@ impl<E: Clone> Machine<E> {
             Request::Read(spec) | Request::Write(_, spec) | Request::Other(spec) => spec,
             Request::Flush => NOTHING,
         };
-        let (range, range_end, place, deadline) = (None, 0, Place::InLine, None);
+        let (range, place) = (None, Place::InLine);
         let seen = self.disks.get(&disk).map_or_else(LossCount::default, |disk| disk.seen);
-        let record = Record { order, disk, spec, range, range_end, place, seen, deadline };
+        let record = Record { order, disk, spec, range, place, seen };
         let key = self.requests.insert(record);
         let refusal = self.disks.get(&disk).and_then(|disk| disk.refusal.clone());
         match request {
@@ -262,11 +263,8 @@ impl<E: Clone> Machine<E> {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let engines = self.disks.values().filter_map(|disk| disk.requests.poll_timeout());
-        let lines = self
-            .requests
-            .keys()
-            .filter_map(|key| self.requests.get(key).and_then(|it| it.deadline));
         let questions = self.paths.values().filter_map(|path| path.ask_at);
+        let lines = self.writes.poll_timeout();
         engines.chain(lines).chain(questions).chain(self.flushes.poll_timeout()).min()
     }
 
@@ -280,37 +278,36 @@ impl<E: Clone> Machine<E> {
         for path in self.paths.values_mut() {
             path.ask_at = path.ask_at.filter(|at| *at > now);
         }
-        let is_due = |key: &Key| {
-            self.requests.get(*key).and_then(|it| it.deadline).is_some_and(|at| at <= now)
-        };
-        let due: Vec<_> = self.requests.keys().filter(is_due).collect();
-        for key in due {
-            self.range_is_late(key, now);
+        for (range, key) in self.writes.late(now) {
+            self.range_is_late(range, key, now);
         }
         self.run(now);
     }
 
     /// The request has waited for its range for as long as it may.
-    fn range_is_late(&mut self, key: Key, now: Instant) {
-        let Some(record) = self.requests.get_mut(key) else { return };
-        let patience = self.disks.get(&record.disk).map(|disk| disk.retry_timeout);
-        record.deadline = patience.and_then(|patience| now.checked_add(patience));
-        let start = record.range.map_or(0, |id| self.writes.name(id).0);
-        // A range that is only held will be free when its holder has ended.
-        if self.writes.is_in_doubt(&(start..record.range_end)) {
-            self.complete(key, Err(Failure::InDoubt));
+    fn range_is_late(&mut self, range: RangeId, key: Key, now: Instant) {
+        if self.writes.is_in_doubt(range) {
+            return self.complete(key, Err(Failure::InDoubt));
         }
+        // A range that is only held will be free when its holder has ended.
+        let deadline = self.range_deadline(key, now);
+        self.writes.set_deadline(range, deadline);
+    }
+
+    fn range_deadline(&self, key: Key, now: Instant) -> Option<Instant> {
+        let disk = self.disks.get(&self.requests.get(key)?.disk)?;
+        now.checked_add(disk.retry_timeout)
     }
 
     fn take_range(&mut self, key: Key, range: Range<u64>, now: Instant) {
-        let (id, is_taken) = self.writes.take(range.clone(), key);
-        let Some(record) = self.requests.get_mut(key) else { return };
-        (record.range, record.range_end) = (Some(id), range.end);
+        let (id, is_taken) = self.writes.take(range.clone());
+        if let Some(record) = self.requests.get_mut(key) {
+            record.range = Some(id);
+        }
         if is_taken {
             self.start(key, now);
         } else {
-            let patience = self.disks.get(&record.disk).map(|disk| disk.retry_timeout);
-            record.deadline = patience.and_then(|patience| now.checked_add(patience));
+            self.writes.wait(id, range, key, self.range_deadline(key, now));
         }
     }
 
@@ -320,7 +317,7 @@ impl<E: Clone> Machine<E> {
         let Some(disk) = self.disks.get_mut(&record.disk) else { return };
         let id = disk.requests.submit(record.spec, now);
         disk.by_request.insert(id, key);
-        (record.place, record.deadline) = (Place::Engine(id), None);
+        record.place = Place::Engine(id);
     }
 
     /// A request has ended.
@@ -451,7 +448,7 @@ impl<E: Clone> Machine<E> {
         path: PathId,
         what: What,
         command: Command,
-        range: Option<crate::ranges::RangeId>,
+        range: Option<RangeId>,
     ) -> Key {
         let order = self.next_order();
         let progress = Progress::Held;

@@ -78,13 +78,9 @@ pub(super) struct Record {
     pub(super) disk: DiskId,
     pub(super) spec: requests::RequestSpec,
     pub(super) range: Option<RangeId>,
-    /// The end of its range, if it waits for that.
-    pub(super) range_end: u64,
     pub(super) place: Place,
     /// The losses that its disk had reported when it was submitted.
     pub(super) seen: LossCount,
-    /// When it does not wait any longer for a range in doubt.
-    pub(super) deadline: Option<Instant>,
 }
 
 /// What an attempt is for.

@@ -1,8 +1,9 @@
 //! The ranges that are being written, and what waits for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hasher;
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::ids::PathId;
 use crate::ranges::{Admitted, RangeId, Ranges};
@@ -16,21 +17,57 @@ use crate::slab::Key;
 pub(super) struct Writes {
     ranges: Ranges,
     /// The requests that wait for their range.
-    waiting: BTreeMap<RangeId, Key>,
+    waiting: BTreeMap<RangeId, Waiting>,
+    /// When these requests do not wait any longer for a range in doubt.
+    deadlines: BTreeSet<(Instant, RangeId)>,
     /// Requests whose turn has come.
     admitted: VecDeque<Key>,
     /// What lost sessions were writing, one entry for each attempt.
     in_doubt: BTreeMap<PathId, Vec<RangeId>>,
 }
 
+#[derive(Clone, Debug)]
+struct Waiting {
+    request: Key,
+    range: Range<u64>,
+    deadline: Option<Instant>,
+}
+
 impl Writes {
-    /// Takes a range for a request, or puts the request in the line.
-    pub(super) fn take(&mut self, range: Range<u64>, request: Key) -> (RangeId, bool) {
-        let (id, is_taken) = self.ranges.take(range);
-        if !is_taken {
-            self.waiting.insert(id, request);
-        }
-        (id, is_taken)
+    /// Takes a range, or puts it in the line. Returns whether it is taken.
+    pub(super) fn take(&mut self, range: Range<u64>) -> (RangeId, bool) {
+        self.ranges.take(range)
+    }
+
+    /// The request waits for this range, which is in the line, until this time if it is in doubt then.
+    pub(super) fn wait(
+        &mut self,
+        id: RangeId,
+        range: Range<u64>,
+        request: Key,
+        deadline: Option<Instant>,
+    ) {
+        self.waiting.insert(id, Waiting { request, range, deadline });
+        self.deadlines.extend(deadline.map(|at| (at, id)));
+    }
+
+    /// Returns when the first request has waited for its range for as long as it may.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Returns the requests that have waited for their ranges for as long as they may.
+    pub(super) fn late(&self, now: Instant) -> Vec<(RangeId, Key)> {
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
+        due.filter_map(|(_, id)| Some((*id, self.waiting.get(id)?.request))).collect()
+    }
+
+    /// Sets until when a request waits. Changes nothing if its turn has come.
+    pub(super) fn set_deadline(&mut self, id: RangeId, deadline: Option<Instant>) {
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut waiting.deadline, deadline);
+        before.into_iter().for_each(|at| _ = self.deadlines.remove(&(at, id)));
+        self.deadlines.extend(deadline.map(|at| (at, id)));
     }
 
     /// An attempt is made to write in the range.
@@ -40,7 +77,7 @@ impl Writes {
 
     /// A request, or an attempt, has ended; or a request leaves the line.
     pub(super) fn release(&mut self, id: RangeId) {
-        self.waiting.remove(&id);
+        self.leave_line(id);
         let admitted = self.ranges.release(id);
         self.admit(admitted);
     }
@@ -65,8 +102,9 @@ impl Writes {
         self.admitted.pop_front()
     }
 
-    pub(super) fn is_in_doubt(&self, range: &Range<u64>) -> bool {
-        self.ranges.is_in_doubt(range)
+    /// Whether a range that is waited for is in doubt.
+    pub(super) fn is_in_doubt(&self, id: RangeId) -> bool {
+        self.waiting.get(&id).is_some_and(|waiting| self.ranges.is_in_doubt(&waiting.range))
     }
 
     /// Whether a lost session may still write something.
@@ -91,7 +129,15 @@ impl Writes {
     }
 
     fn admit(&mut self, admitted: Admitted) {
-        let turns = admitted.iter().filter_map(|id| self.waiting.remove(id));
-        self.admitted.extend(turns);
+        for id in admitted {
+            let request = self.leave_line(id);
+            self.admitted.extend(request);
+        }
+    }
+
+    fn leave_line(&mut self, id: RangeId) -> Option<Key> {
+        let Waiting { request, deadline, .. } = self.waiting.remove(&id)?;
+        deadline.into_iter().for_each(|at| _ = self.deadlines.remove(&(at, id)));
+        Some(request)
     }
 }
