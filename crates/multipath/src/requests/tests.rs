@@ -1,5 +1,6 @@
 //! Traces: what goes in, and the outputs that come out, in virtual time.
 
+mod hedging;
 mod links;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ struct World {
     now: Instant,
     /// Sent and not ended.
     in_flight: Vec<(AttemptId, PathId, RequestId)>,
+    /// Those that were sent as second copies.
+    second_copies: Vec<AttemptId>,
     aborted: Vec<AttemptId>,
     results: BTreeMap<RequestId, Result<AttemptId, Failure<&'static str>>>,
     /// Other outputs since they were last taken.
@@ -65,6 +68,7 @@ impl World {
             requests: Requests::new(limits),
             now: start(),
             in_flight: Vec::new(),
+            second_copies: Vec::new(),
             aborted: Vec::new(),
             results: BTreeMap::new(),
             others: Vec::new(),
@@ -77,8 +81,9 @@ impl World {
 
     fn drain(&mut self) {
         while let Some(output) = self.requests.poll_output() {
-            if let Output::Send { request, attempt, path, .. } = output {
+            if let Output::Send { request, attempt, path, is_hedge, .. } = output {
                 self.in_flight.push((attempt, path, request));
+                self.second_copies.extend(is_hedge.then_some(attempt));
             } else if let Output::Abort { attempt, .. } = output {
                 self.aborted.push(attempt);
             } else if let Output::Completed { request, result, .. } = output {

@@ -1,0 +1,91 @@
+//! What a second copy has paid for, and to whom that belongs.
+
+use super::*;
+
+/// A read that is stuck. Its second copy has its memory, has paid its class, and waits for the path of another read.
+struct Stuck {
+    world: World,
+    stuck: RequestId,
+    other: RequestId,
+}
+
+impl Stuck {
+    fn new() -> Self {
+        let mut world = World::new(RequestLimits { is_shaped: true, ..limits() }, &[]);
+        for path in [A, B] {
+            let one = Credit { bytes: u64::MAX, requests: 1 };
+            world.requests.add_path(path, one, world.now);
+        }
+        let [stuck, other] = [(); 2].map(|()| {
+            let request = world.submit(READ);
+            world.requests.charged(request, world.now);
+            world.drain();
+            request
+        });
+        let mut has_paid = false;
+        while !has_paid {
+            world.await_timer();
+            for output in std::mem::take(&mut world.others) {
+                if let Output::Reserve { request, waits, .. } = output {
+                    let is_reserved = waits && request == stuck;
+                    world.requests.reserved(request, is_reserved, world.now);
+                }
+            }
+            world.drain();
+            let charge = Output::Charge { request: stuck, len: LEN, is_hedge: true };
+            has_paid = world.others.contains(&charge);
+        }
+        world.requests.charged(stuck, world.now);
+        world.drain();
+        world.others.clear();
+        assert_eq!((world.attempts(stuck).len(), world.attempts(other).len()), (1, 1));
+        Self { world, stuck, other }
+    }
+
+    fn end(&mut self, request: RequestId, end: End) {
+        let (attempt, _) = self.world.attempts(request)[0];
+        self.world.end(attempt, end);
+    }
+
+    fn given_back(&self) -> usize {
+        let unreserve = Output::Unreserve(self.stuck);
+        self.world.others.iter().filter(|output| **output == unreserve).count()
+    }
+}
+
+#[test]
+fn a_retry_in_place_leaves_the_second_copy_what_that_has_paid_for() {
+    let mut it = Stuck::new();
+    let (_, path) = it.world.only(it.stuck);
+    it.end(it.stuck, End::Attention);
+    assert_eq!(it.world.only(it.stuck).1, path);
+    assert!(it.world.second_copies.is_empty(), "the retry takes the memory of the second copy");
+    it.end(it.other, End::Good);
+    let [_, (second, elsewhere)] = it.world.attempts(it.stuck)[..] else {
+        panic!("no second copy")
+    };
+    assert!(elsewhere != path && it.world.second_copies == [second]);
+    // Now the second copy is in flight.
+    it.end(it.stuck, End::Attention);
+    assert_eq!(it.world.attempts(it.stuck).len(), 2);
+    assert_eq!(it.world.second_copies, [second]);
+    let pays = |output: &Output<_>| {
+        matches!(output, Output::Reserve { .. } | Output::Charge { .. } | Output::Unreserve(_))
+    };
+    assert!(!it.world.others.iter().any(pays), "{:?}", it.world.others);
+    it.world.end(second, End::Good);
+    assert!(it.world.succeeded(it.stuck));
+}
+
+#[test]
+fn a_disk_that_refuses_gives_back_what_a_second_copy_has_paid_for() {
+    let mut it = Stuck::new();
+    it.world.requests.refuse(&"gone");
+    it.world.drain();
+    assert_eq!(it.given_back(), 1);
+    it.end(it.other, End::Good);
+    assert_eq!(it.world.attempts(it.stuck).len(), 1, "the second copy is sent without memory");
+    it.end(it.stuck, End::Busy);
+    assert_eq!(it.world.failure(it.stuck), Failure::Refused("gone"));
+    assert_eq!(it.given_back(), 1, "it is given back twice");
+}
