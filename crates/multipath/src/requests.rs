@@ -21,39 +21,18 @@ mod request;
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use output::{AttemptId, Failure, Output, Report, RequestId};
-pub use request::{RequestSpec, Route};
+pub use request::{RequestLimits, RequestSpec, Route};
 
 use crate::access::Access;
 use crate::ids::PathId;
-use crate::paths::hedge::HedgePolicy;
 use crate::paths::selector::PathSelector;
 use crate::paths::{Credit, PathPermit};
-use crate::reconnect::BackOff;
 use crate::slab::{Key, Slab};
 use end::End;
 use request::{Attempt, Hedge, Request, State, Waiting};
-
-/// Limits of the requests of a disk.
-#[derive(Clone, Debug)]
-pub struct RequestLimits {
-    /// What all paths together may have in flight.
-    pub total: Credit,
-    /// How long a request is retried whose error may pass by itself.
-    pub retry_timeout: Duration,
-    /// The same after ABORTED COMMAND and damaged data, for which the command itself may be the reason.
-    pub aborted_timeout: Duration,
-    /// Pauses between retries.
-    pub pauses: BackOff,
-    /// UNIT ATTENTIONs in a row after which a request fails.
-    pub max_attentions: u32,
-    /// When a request is hedged.
-    pub hedge: HedgePolicy,
-    /// Whether requests wait for their class before they take a path.
-    pub is_shaped: bool,
-}
 
 /// The end of an attempt that was not lost with its path.
 #[derive(Clone, Debug)]
@@ -241,7 +220,11 @@ impl<E: Clone> Requests<E> {
                     continue;
                 }
                 State::Pausing { permit } => self.selector.release(&permit),
-                State::Charging { .. } | State::Preparing | State::Choosing | State::Queued => {}
+                State::Held
+                | State::Charging { .. }
+                | State::Preparing
+                | State::Choosing
+                | State::Queued => {}
             }
             let failure = record.refused(why.clone());
             self.complete(id, Err(failure));
@@ -255,14 +238,26 @@ impl<E: Clone> Requests<E> {
 
     /// Submits a request.
     pub fn submit(&mut self, spec: RequestSpec, now: Instant) -> RequestId {
-        let state = State::Charging { since: now, is_retry: false };
-        let request = RequestId(self.requests.insert(Request::new(spec, state)));
+        let request = self.submit_held(spec);
+        self.admitted(request, now);
+        request
+    }
+
+    /// Submits a request that waits for the blocks that it changes, until [`admitted`](Self::admitted).
+    pub fn submit_held(&mut self, spec: RequestSpec) -> RequestId {
+        let request = RequestId(self.requests.insert(Request::new(spec, State::Held)));
         if let Some(why) = self.refusal.clone() {
             self.complete(request, Err(Failure::Refused(why)));
-        } else {
-            self.make_ready(request, false, now);
         }
         request
+    }
+
+    /// The request need not wait for its blocks any longer.
+    pub fn admitted(&mut self, request: RequestId, now: Instant) {
+        let is_held = |record: &Request<E>| matches!(record.state, State::Held);
+        if self.requests.get(request.0).is_some_and(is_held) {
+            self.make_ready(request, false, now);
+        }
     }
 
     /// Begins what comes before a path: the class, or the preparations of a flush. `is_retry` says whether the request goes
@@ -334,7 +329,8 @@ impl<E: Clone> Requests<E> {
         let Some(record) = self.requests.get(request.0) else { return };
         let held = match record.state {
             State::Pausing { permit } => Some(permit),
-            State::Charging { .. }
+            State::Held
+            | State::Charging { .. }
             | State::Preparing
             | State::Choosing
             | State::Queued
@@ -399,7 +395,11 @@ impl<E: Clone> Requests<E> {
             match record.state {
                 State::Pausing { .. } => self.end_pause(request, false, now),
                 State::InFlight => self.check_hedge(request, now),
-                State::Charging { .. } | State::Preparing | State::Choosing | State::Queued => {}
+                State::Held
+                | State::Charging { .. }
+                | State::Preparing
+                | State::Choosing
+                | State::Queued => {}
             }
         }
         // A path may have fallen silent by time alone, so that another one is the best now.

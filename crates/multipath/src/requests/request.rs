@@ -1,13 +1,34 @@
 //! One request, and the attempts to carry it out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
 use super::history::History;
 use super::output::{AttemptId, Failure, RequestId};
 use crate::ids::PathId;
-use crate::paths::{PathPermit, Requirements};
+use crate::paths::hedge::HedgePolicy;
+use crate::paths::{Credit, PathPermit, Requirements};
+use crate::reconnect::BackOff;
+
+/// Limits of the requests of a disk.
+#[derive(Clone, Debug)]
+pub struct RequestLimits {
+    /// What all paths together may have in flight.
+    pub total: Credit,
+    /// How long a request is retried whose error may pass by itself.
+    pub retry_timeout: Duration,
+    /// The same after ABORTED COMMAND and damaged data, for which the command itself may be the reason.
+    pub aborted_timeout: Duration,
+    /// Pauses between retries.
+    pub pauses: BackOff,
+    /// UNIT ATTENTIONs in a row after which a request fails.
+    pub max_attentions: u32,
+    /// When a request is hedged.
+    pub hedge: HedgePolicy,
+    /// Whether requests wait for their class before they take a path.
+    pub is_shaped: bool,
+}
 
 /// What has to be known of a request to carry it out.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +62,8 @@ pub enum Route {
 /// Where a request is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
+    /// It waits for the blocks that it changes, by [`Requests::submit_held`](super::Requests::submit_held).
+    Held,
     /// It waits for its class.
     Charging {
         since: Instant,

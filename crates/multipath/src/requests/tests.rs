@@ -1,14 +1,18 @@
 //! Traces: what goes in, and the outputs that come out, in virtual time.
 
 mod hedging;
+mod held;
 mod links;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use iscsi_pdu::scsi::AccessState;
 
 use super::*;
 use crate::access::Access;
+use crate::paths::hedge::HedgePolicy;
+use crate::reconnect::BackOff;
 
 const LEN: u64 = 64 << 10;
 const MINUTE: Duration = Duration::from_secs(60);
