@@ -18,6 +18,7 @@
 //! call [`handle_timeout`](Machine::handle_timeout) at [`poll_timeout`](Machine::poll_timeout). One call gives at most as many
 //! outputs as there are requests and attempts, and a few for each path.
 
+mod attempts;
 mod fingerprint;
 mod flush;
 mod output;
@@ -34,15 +35,16 @@ pub use paths::PathFacts;
 
 pub use output::{AttemptId, Command, DiskId, Done, Event, Failure, Output, RequestId};
 
-use crate::durability::LossCount;
 use crate::flushing::Terms;
 use crate::ids::PathId;
 use crate::ranges::RangeId;
 use crate::requests::{self, AttemptEnd, RequestLimits, RequestSpec, Requests, Route};
-use crate::slab::{Key, Slab};
+use crate::slab::Secondary;
 use crate::unit::Unit;
+use attempts::Attempts;
 use flush::Flushes;
-use record::{Attempt, Disk, Path, Place, Progress, Record, What};
+use output::AttemptKey;
+use record::{Attempt, Disk, Path, Progress, Record, What};
 use writes::Writes;
 
 /// What a caller wants of a disk.
@@ -65,8 +67,7 @@ pub struct Machine<E> {
     writes: Writes,
     disks: BTreeMap<DiskId, Disk<E>>,
     paths: BTreeMap<PathId, Path<E>>,
-    requests: Slab<Record>,
-    attempts: Slab<Attempt>,
+    attempts: Attempts,
     flushes: Flushes<E>,
     /// Lost paths that the flush in progress still judges by.
     leaving: Vec<PathId>,
@@ -84,8 +85,7 @@ impl<E: Clone> Machine<E> {
             writes: Writes::default(),
             disks: BTreeMap::new(),
             paths: BTreeMap::new(),
-            requests: Slab::default(),
-            attempts: Slab::default(),
+            attempts: Attempts::default(),
             flushes: Flushes::default(),
             leaving: Vec::new(),
             outputs: VecDeque::new(),
@@ -112,9 +112,8 @@ impl<E: Clone> Machine<E> {
 
     /// Returns whether every request and attempt has ended, and the target has finished with every write.
     pub fn is_idle(&self) -> bool {
-        let is_empty =
-            self.requests.keys().next().is_none() && self.attempts.keys().next().is_none();
-        is_empty && self.writes.are_none() && self.outputs.is_empty() && self.are_settled()
+        let is_empty = self.sizes() == (0, 0) && self.outputs.is_empty();
+        is_empty && self.writes.are_none() && self.are_settled()
     }
 
     /// Returns whether no lost session may still write something.
@@ -124,14 +123,15 @@ impl<E: Clone> Machine<E> {
 
     /// Returns the numbers of requests and of attempts that have not ended.
     pub fn sizes(&self) -> (usize, usize) {
-        (self.requests.keys().count(), self.attempts.keys().count())
+        let requests = self.disks.values().map(|disk| disk.records.len());
+        (requests.sum(), self.attempts.iter().count())
     }
 
     /// Returns how many of the attempts over the same path are older than this one; `None` if it has ended.
     pub fn age(&self, attempt: AttemptId) -> Option<usize> {
-        let Attempt { order, path, .. } = *self.attempts.get(attempt.0)?;
-        let all = self.attempts.keys().filter_map(|key| self.attempts.get(key));
-        Some(all.filter(|other| other.path == path && other.order < order).count())
+        let Attempt { order, path, .. } = *self.attempts.get(attempt)?;
+        let is_older = |other: &Attempt| other.path == path && other.order < order;
+        Some(self.attempts.iter().filter(|(_, other)| is_older(other)).count())
     }
 
     /// Adds a disk. It reports the losses that no disk has reported yet.
@@ -143,9 +143,7 @@ impl<E: Clone> Machine<E> {
             retry_timeout: limits.retry_timeout,
             pauses: limits.pauses,
             requests: Requests::new(limits),
-            by_request: BTreeMap::new(),
-            by_attempt: BTreeMap::new(),
-            refusal: None,
+            records: Secondary::default(),
             is_leaving: false,
         };
         self.disks.insert(id, disk);
@@ -171,54 +169,42 @@ impl<E: Clone> Machine<E> {
     /// Refuses requests of a disk, for this reason: those that wait, and those that come until a path is opened. Attempts in
     /// flight go on.
     pub fn refuse(&mut self, disk: DiskId, why: &E, now: Instant) {
-        let Some(state) = self.disks.get_mut(&disk) else { return };
-        state.refusal = Some(why.clone());
-        state.requests.refuse(why);
-        let waits = |key: &Key| {
-            let record = self.requests.get(*key);
-            record.is_some_and(|it| it.disk == disk && it.place == Place::InLine)
-        };
-        let refused: Vec<_> = self.requests.keys().filter(waits).collect();
-        for key in refused {
-            self.complete(key, Err(Failure::Refused(why.clone())));
-        }
+        self.with_engine(disk, |engine| engine.refuse(why));
         self.run(now);
     }
 
-    /// Submits a request.
-    pub fn submit(&mut self, disk: DiskId, request: Request, now: Instant) -> RequestId {
+    /// Submits a request. `None` if there is no such disk.
+    pub fn submit(&mut self, disk: DiskId, request: Request, now: Instant) -> Option<RequestId> {
         let order = self.next_order();
-        let spec = match request {
-            Request::Read(spec) | Request::Write(_, spec) | Request::Other(spec) => spec,
-            Request::Flush => NOTHING,
+        let Disk { requests, records, seen, retry_timeout, .. } = self.disks.get_mut(&disk)?;
+        let (range, spec) = match request {
+            Request::Read(spec) | Request::Other(spec) => (None, spec),
+            Request::Flush => (None, NOTHING),
+            Request::Write(range, spec) => (Some(range), spec),
         };
-        let (range, place) = (None, Place::InLine);
-        let seen = self.disks.get(&disk).map_or_else(LossCount::default, |disk| disk.seen);
-        let record = Record { order, disk, spec, range, place, seen };
-        let key = self.requests.insert(record);
-        let refusal = self.disks.get(&disk).and_then(|disk| disk.refusal.clone());
-        match request {
-            _ if refusal.is_some() => {
-                self.complete(
-                    key,
-                    refusal.map_or(Ok(Done::Flushed), |why| Err(Failure::Refused(why))),
-                );
+        // What is refused waits for nothing.
+        let range = range.filter(|_| !requests.is_refusing());
+        let taken = range.clone().map(|range| self.writes.take(range));
+        let id = match (taken, range) {
+            (Some((waiting, false)), Some(range)) => {
+                let id = requests.submit_held(spec);
+                let deadline = now.checked_add(*retry_timeout);
+                self.writes.wait(waiting, range, RequestId { disk, id }, deadline);
+                id
             }
-            Request::Read(_) | Request::Other(_) | Request::Flush => self.start(key, now),
-            Request::Write(range, _) => self.take_range(key, range, now),
-        }
+            _ => requests.submit(spec, now),
+        };
+        let range = taken.map(|(range, _)| range);
+        records.insert(id.0, Record { order, spec, range, seen: *seen });
         self.run(now);
-        RequestId(key)
+        Some(RequestId { disk, id })
     }
 
     /// The caller has lost interest in a request: what was not sent is not sent, and what was sent is aborted. A range stays
     /// taken until the attempts there have ended.
     pub fn cancel(&mut self, request: RequestId, now: Instant) {
-        let Some(record) = self.requests.remove(request.0) else { return };
-        if let (Place::Engine(id), Some(disk)) = (record.place, self.disks.get_mut(&record.disk)) {
-            disk.by_request.remove(&id);
-            disk.requests.cancel(id, now);
-        }
+        let Some(record) = self.remove_record(request) else { return };
+        self.with_engine(request.disk, |engine| engine.cancel(request.id, now));
         if let Some(range) = record.range {
             self.writes.release(range);
         }
@@ -227,37 +213,29 @@ impl<E: Clone> Machine<E> {
 
     /// The request has waited for its class, and may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
-        self.with_engine(request, |engine, id| engine.charged(id, now));
+        self.with_engine(request.disk, |engine| engine.charged(request.id, now));
         self.run(now);
     }
 
     /// The memory for a second copy of a read is reserved, or is not free.
     pub fn reserved(&mut self, request: RequestId, is_reserved: bool, now: Instant) {
-        self.with_engine(request, |engine, id| engine.reserved(id, is_reserved, now));
+        self.with_engine(request.disk, |engine| engine.reserved(request.id, is_reserved, now));
         self.run(now);
     }
 
-    fn with_engine_of_disk(&mut self, disk: DiskId, change: impl FnOnce(&mut Requests<E>)) {
+    fn with_engine(&mut self, disk: DiskId, change: impl FnOnce(&mut Requests<E>)) {
         if let Some(disk) = self.disks.get_mut(&disk) {
             change(&mut disk.requests);
         }
     }
 
-    fn is_flush(&self, key: Key) -> bool {
-        self.requests.get(key).is_some_and(|record| record.spec.route == Route::Vouching)
+    /// What is known of a request that has not ended.
+    fn record(&self, request: RequestId) -> Option<&Record> {
+        self.disks.get(&request.disk)?.records.get(request.id.0)
     }
 
-    fn with_engine(
-        &mut self,
-        request: RequestId,
-        change: impl FnOnce(&mut Requests<E>, requests::RequestId),
-    ) {
-        if let Some(record) = self.requests.get(request.0)
-            && let Place::Engine(id) = record.place
-            && let Some(disk) = self.disks.get_mut(&record.disk)
-        {
-            change(&mut disk.requests, id);
-        }
+    fn remove_record(&mut self, request: RequestId) -> Option<Record> {
+        self.disks.get_mut(&request.disk)?.records.remove(request.id.0)
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
@@ -278,55 +256,27 @@ impl<E: Clone> Machine<E> {
         for path in self.paths.values_mut() {
             path.ask_at = path.ask_at.filter(|at| *at > now);
         }
-        for (range, key) in self.writes.late(now) {
-            self.range_is_late(range, key, now);
+        for (range, request) in self.writes.late(now) {
+            self.range_is_late(range, request, now);
         }
         self.run(now);
     }
 
     /// The request has waited for its range for as long as it may.
-    fn range_is_late(&mut self, range: RangeId, key: Key, now: Instant) {
+    fn range_is_late(&mut self, range: RangeId, request: RequestId, now: Instant) {
         if self.writes.is_in_doubt(range) {
-            return self.complete(key, Err(Failure::InDoubt));
+            self.with_engine(request.disk, |engine| engine.cancel(request.id, now));
+            return self.complete(request, Err(Failure::InDoubt));
         }
         // A range that is only held will be free when its holder has ended.
-        let deadline = self.range_deadline(key, now);
-        self.writes.set_deadline(range, deadline);
-    }
-
-    fn range_deadline(&self, key: Key, now: Instant) -> Option<Instant> {
-        let disk = self.disks.get(&self.requests.get(key)?.disk)?;
-        now.checked_add(disk.retry_timeout)
-    }
-
-    fn take_range(&mut self, key: Key, range: Range<u64>, now: Instant) {
-        let (id, is_taken) = self.writes.take(range.clone());
-        if let Some(record) = self.requests.get_mut(key) {
-            record.range = Some(id);
-        }
-        if is_taken {
-            self.start(key, now);
-        } else {
-            self.writes.wait(id, range, key, self.range_deadline(key, now));
-        }
-    }
-
-    /// The request may take a path.
-    fn start(&mut self, key: Key, now: Instant) {
-        let Some(record) = self.requests.get_mut(key) else { return };
-        let Some(disk) = self.disks.get_mut(&record.disk) else { return };
-        let id = disk.requests.submit(record.spec, now);
-        disk.by_request.insert(id, key);
-        record.place = Place::Engine(id);
+        let patience = self.disks.get(&request.disk).map(|disk| disk.retry_timeout);
+        self.writes.set_deadline(range, patience.and_then(|patience| now.checked_add(patience)));
     }
 
     /// A request has ended.
-    fn complete(&mut self, key: Key, result: Result<Done, Failure<E>>) {
-        let Some(record) = self.requests.remove(key) else { return };
-        if let (Place::Engine(id), Some(disk)) = (record.place, self.disks.get_mut(&record.disk)) {
-            disk.by_request.remove(&id);
-        }
-        self.outputs.push_back(Output::Completed { request: RequestId(key), result });
+    fn complete(&mut self, request: RequestId, result: Result<Done, Failure<E>>) {
+        let Some(record) = self.remove_record(request) else { return };
+        self.outputs.push_back(Output::Completed { request, result });
         if let Some(range) = record.range {
             self.writes.release(range);
         }
@@ -340,8 +290,8 @@ impl<E: Clone> Machine<E> {
     /// Does what follows from an input, until nothing follows any more.
     fn run(&mut self, now: Instant) {
         loop {
-            if let Some(key) = self.writes.pop_admitted() {
-                self.start(key, now);
+            if let Some(request) = self.writes.pop_admitted() {
+                self.with_engine(request.disk, |engine| engine.admitted(request.id, now));
             } else if let Some((disk, output)) = self.next_engine_output() {
                 self.apply(disk, output, now);
             } else if !self.ask_which_unit() && !self.advance_flush(now) {
@@ -357,59 +307,53 @@ impl<E: Clone> Machine<E> {
 
     /// Does what the requests of a disk want done.
     fn apply(&mut self, disk: DiskId, output: requests::Output<E>, now: Instant) {
-        let Some(state) = self.disks.get(&disk) else { return };
-        let named = |request| state.by_request.get(&request).copied().map(RequestId);
+        let named = |id| RequestId { disk, id };
         let output = match output {
             requests::Output::Send { request, attempt, path, is_short, is_hedge } => {
-                let Some(request) = named(request) else { return };
-                let command = Command::Request { request, is_short, is_hedge };
+                let command = Command::Request { request: named(request), is_short, is_hedge };
                 return self.send_request(disk, path, attempt, command, now);
             }
             requests::Output::Abort { attempt, .. } => return self.abort(disk, attempt, now),
             requests::Output::Prepare(request) => {
-                return self.with_engine_of_disk(disk, |it| it.prepared(request, false, now));
+                return self.with_engine(disk, |it| it.prepared(request, false, now));
             }
             requests::Output::Choose(request) => {
                 let path = self.flush_path(disk, now);
-                return self.with_engine_of_disk(disk, |it| {
+                return self.with_engine(disk, |it| {
                     path.into_iter().for_each(|path| it.choose(request, path, now));
                 });
             }
             requests::Output::Completed { request, result, .. } => {
-                let Some(RequestId(key)) = named(request) else { return };
-                if result.is_ok() && self.is_flush(key) {
-                    return self.flushed(key);
+                let request = named(request);
+                let route = self.record(request).map(|record| record.spec.route);
+                if result.is_ok() && route == Some(Route::Vouching) {
+                    return self.flushed(request);
                 }
-                let by =
-                    |id| state.by_attempt.get(&id).copied().map(|key| Done::By(AttemptId(key)));
-                let result = match result {
-                    Ok(attempt) => by(attempt).ok_or(Failure::InDoubt),
-                    Err(why) => Err(Failure::Request(why)),
-                };
-                return self.complete(key, result);
+                let by = |id| Done::By(AttemptId(AttemptKey::OfRequest(disk, id)));
+                return self.complete(request, result.map(by).map_err(Failure::Request));
             }
             requests::Output::Charge { request, len, .. } => {
-                named(request).map(|request| Output::Charge { request, len })
+                Output::Charge { request: named(request), len }
             }
             requests::Output::Reserve { request, len, waits } => {
-                named(request).map(|request| Output::Reserve { request, len, waits })
+                Output::Reserve { request: named(request), len, waits }
             }
-            requests::Output::Unreserve(request) => named(request).map(Output::Unreserve),
+            requests::Output::Unreserve(request) => Output::Unreserve(named(request)),
             requests::Output::Report(request, report) => {
-                named(request).map(|request| Output::Event(Event::Report(request, report)))
+                Output::Event(Event::Report(named(request), report))
             }
-            requests::Output::Retried(path) => Some(Output::Event(Event::Retried(path))),
+            requests::Output::Retried(path) => Output::Event(Event::Retried(path)),
             requests::Output::PortRefused(path, access) => {
-                Some(Output::Event(Event::PortRefused(path, access)))
+                Output::Event(Event::PortRefused(path, access))
             }
-            requests::Output::PortNeeded => Some(Output::Event(Event::PortNeeded(disk))),
+            requests::Output::PortNeeded => Output::Event(Event::PortNeeded(disk)),
             requests::Output::PathSetAside(path, why) => {
-                Some(Output::Event(Event::PathSetAside(path, why)))
+                Output::Event(Event::PathSetAside(path, why))
             }
             // What is closed is looked for at the end of each call.
-            requests::Output::PathDrained(_) => None,
+            requests::Output::PathDrained(_) => return,
         };
-        self.outputs.extend(output);
+        self.outputs.push_back(output);
     }
 
     /// Makes an attempt of a request.
@@ -422,7 +366,7 @@ impl<E: Clone> Machine<E> {
         now: Instant,
     ) {
         let Command::Request { request, .. } = command else { return };
-        let Some(record) = self.requests.get(request.0).copied() else { return };
+        let Some(record) = self.record(request).copied() else { return };
         if record.spec.route == Route::Vouching {
             let retry_timeout = self.disks.get(&disk).map(|disk| disk.retry_timeout);
             let retry_timeout = retry_timeout.unwrap_or_default();
@@ -434,10 +378,7 @@ impl<E: Clone> Machine<E> {
             self.writes.hold(range);
         }
         let what = What::Request { engine, writes: record.spec.writes };
-        let key = self.send(disk, path, what, command, record.range);
-        if let Some(disk) = self.disks.get_mut(&disk) {
-            disk.by_attempt.insert(engine, key);
-        }
+        self.send(disk, path, what, command, record.range);
         self.end_if_elsewhere(path, now);
     }
 
@@ -449,28 +390,28 @@ impl<E: Clone> Machine<E> {
         what: What,
         command: Command,
         range: Option<RangeId>,
-    ) -> Key {
+    ) -> AttemptId {
         let order = self.next_order();
         let progress = Progress::Held;
-        let key =
+        let id =
             self.attempts.insert(Attempt { order, disk, path, what, command, progress, range });
         let is_question = matches!(what, What::Identify(_));
         if !is_question && self.unit.identity.needs_revalidation(path) {
             if let Some(path) = self.paths.get_mut(&path) {
-                path.held.push_back(key);
+                path.held.push_back(id);
             }
         } else {
-            self.begin(key);
+            self.begin(id);
         }
-        key
+        id
     }
 
     /// Begins a command and sends it.
-    fn begin(&mut self, key: Key) {
-        let Some(attempt) = self.attempts.get_mut(key) else { return };
+    fn begin(&mut self, id: AttemptId) {
+        let Some(attempt) = self.attempts.get_mut(id) else { return };
         attempt.progress = Progress::Sent(self.unit.begin(attempt.path));
         let (path, command) = (attempt.path, attempt.command);
-        self.outputs.push_back(Output::Send { attempt: AttemptId(key), path, command });
+        self.outputs.push_back(Output::Send { attempt: id, path, command });
     }
 
     /// Aborts an attempt that the engine does not need any more.
@@ -478,14 +419,11 @@ impl<E: Clone> Machine<E> {
         if self.flushes.cancel(disk, engine) {
             return self.end_of_engine(disk, engine, AttemptEnd::GIVEN_UP, now);
         }
-        let state = self.disks.get(&disk);
-        let Some(key) = state.and_then(|disk| disk.by_attempt.get(&engine).copied()) else {
-            return;
-        };
-        match self.attempts.get(key).map(|attempt| attempt.progress) {
-            Some(Progress::Sent(_)) => self.outputs.push_back(Output::Abort(AttemptId(key))),
+        let id = AttemptId(AttemptKey::OfRequest(disk, engine));
+        match self.attempts.get(id).map(|attempt| attempt.progress) {
+            Some(Progress::Sent(_)) => self.outputs.push_back(Output::Abort(id)),
             // Nothing of it is at the unit.
-            Some(Progress::Held | Progress::Unproven(_)) => self.withdraw(key, now),
+            Some(Progress::Held | Progress::Unproven(_)) => self.withdraw(id, now),
             None => {}
         }
     }

@@ -71,13 +71,74 @@ impl<T> Slab<T> {
 
     /// The keys of all values, in the order of their places.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
-        let used = self.places.iter().zip(0..).filter(|(place, _)| place.value.is_some());
-        used.map(|(place, at)| Key { place: at, generation: place.generation })
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// All values, in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.places.iter().zip(0..).filter_map(|(place, at)| {
+            Some((Key { place: at, generation: place.generation }, place.value.as_ref()?))
+        })
     }
 
     fn place_mut(&mut self, key: Key) -> Option<&mut Place<T>> {
         let place = self.places.get_mut(key.place as usize)?;
         (place.generation == key.generation).then_some(place)
+    }
+}
+
+/// Further values by the keys of a [`Slab`], each until it is removed here or the place in the slab is used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Secondary<T> {
+    places: Vec<Option<(u32, T)>>,
+    len: usize,
+}
+
+impl<T> Default for Secondary<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Secondary<T> {
+    pub(crate) fn insert(&mut self, key: Key, value: T) {
+        let at = key.place as usize;
+        if at >= self.places.len() {
+            self.places.resize_with(at + 1, || None);
+        }
+        if let Some(place) = self.places.get_mut(at) {
+            self.len += usize::from(place.is_none());
+            *place = Some((key.generation, value));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let place = self.places.get_mut(key.place as usize)?;
+        let (_, value) = place.take_if(|(generation, _)| *generation == key.generation)?;
+        self.len -= 1;
+        Some(value)
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let (generation, value) = self.places.get(key.place as usize)?.as_ref()?;
+        (*generation == key.generation).then_some(value)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let (generation, value) = self.places.get_mut(key.place as usize)?.as_mut()?;
+        (*generation == key.generation).then_some(value)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All values, in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.places.iter().zip(0..).filter_map(|(used, place)| {
+            let (generation, value) = used.as_ref()?;
+            Some((Key { place, generation: *generation }, value))
+        })
     }
 }
 
@@ -113,5 +174,26 @@ mod tests {
             keys.push(slab.insert(value));
         }
         assert_eq!(slab.places.len(), 4);
+    }
+
+    #[test]
+    fn a_secondary_value_is_of_one_key_only() {
+        let (mut slab, mut secondary) = (Slab::default(), Secondary::default());
+        let [first, second] = [(); 2].map(|()| slab.insert(()));
+        secondary.insert(second, "second");
+        assert_eq!((secondary.get(first), secondary.len()), (None, 1));
+        secondary.insert(first, "first");
+        slab.remove(first);
+        let third = slab.insert(());
+        assert_eq!((secondary.get(first), secondary.get(third)), (Some(&"first"), None));
+        assert_eq!(secondary.get_mut(third), None);
+        assert_eq!(secondary.remove(third), None);
+        secondary.insert(third, "third");
+        assert_eq!(secondary.get(first), None);
+        assert_eq!((secondary.remove(first), secondary.len()), (None, 2));
+        let all: Vec<_> = secondary.iter().collect();
+        assert_eq!(all, [(third, &"third"), (second, &"second")]);
+        assert_eq!((secondary.remove(third), secondary.len()), (Some("third"), 1));
+        assert_eq!(secondary.get_mut(second), Some(&mut "second"));
     }
 }

@@ -5,9 +5,10 @@ use std::mem::discriminant;
 use std::time::Instant;
 
 use super::Machine;
-use super::record::{Attempt, Place, Progress, What};
+use super::output::{AttemptId, DiskId, RequestId};
+use super::record::{Attempt, Disk, Progress, What};
 use crate::ids::PathId;
-use crate::slab::Key;
+use crate::requests;
 
 impl<E: Clone> Machine<E> {
     /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
@@ -15,17 +16,21 @@ impl<E: Clone> Machine<E> {
     pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
         // In which order requests came decides nothing once they have their ranges, and neither does the order of attempts over
         // several paths.
-        let requests = sorted(self.requests.keys(), |key| {
-            self.requests.get(key).map(|record| {
+        let of_disk = |(disk, it): (&DiskId, &Disk<E>)| {
+            let name = |key| RequestId { disk: *disk, id: requests::RequestId(key) };
+            it.records.iter().map(|(key, _)| name(key)).collect::<Vec<_>>()
+        };
+        let requests = sorted(self.disks.iter().flat_map(of_disk), |id| {
+            self.record(id).map(|record| {
                 let range = record.range.map(|range| self.writes.name(range));
-                (record.disk, range, record.spec.writes, record.spec.len, record.order)
+                (id.disk, range, record.spec.writes, record.spec.len, record.order)
             })
         });
-        let attempts = sorted(self.attempts.keys(), |key| {
-            self.attempts.get(key).map(|attempt| (attempt.path, attempt.order))
+        let attempts = sorted(self.attempts.iter().map(|(id, _)| id), |id| {
+            self.attempts.get(id).map(|attempt| (attempt.path, attempt.order))
         });
         let path = |id: PathId| self.paths.keys().position(|other| *other == id);
-        let records: Vec<_> = attempts.iter().filter_map(|key| self.attempts.get(*key)).collect();
+        let records: Vec<_> = attempts.iter().filter_map(|id| self.attempts.get(*id)).collect();
         let begun: Vec<_> = records.iter().filter_map(|it| Some((it.path, *it.begun()?))).collect();
         self.unit.fingerprint(&begun, &self.flushes.epochs(), state);
         self.writes.fingerprint(state);
@@ -33,13 +38,8 @@ impl<E: Clone> Machine<E> {
             (lost.0, count).hash(state);
         }
         for (id, disk) in &self.disks {
-            let of_disk = |key: &&Key| self.requests.get(**key).is_some_and(|it| it.disk == *id);
-            let place = |key: &Key| match self.requests.get(*key)?.place {
-                Place::Engine(id) => Some(id),
-                Place::InLine => None,
-            };
-            let engine_requests: Vec<_> =
-                requests.iter().filter(of_disk).filter_map(place).collect();
+            let own = requests.iter().filter(|it| it.disk == *id);
+            let engine_requests: Vec<_> = own.map(|it| it.id).collect();
             let engine_attempts: Vec<_> = records
                 .iter()
                 .filter(|it| it.disk == *id)
@@ -50,13 +50,12 @@ impl<E: Clone> Machine<E> {
                 .collect();
             disk.requests.fingerprint(&engine_requests, &engine_attempts, path, now, state);
             let losses = self.unit.durability.losses().0;
-            (losses - disk.seen.0, disk.refusal.is_some(), disk.is_leaving).hash(state);
+            (losses - disk.seen.0, disk.is_leaving).hash(state);
             (losses - self.unit.durability.reported_losses().0).hash(state);
         }
-        for key in &requests {
-            let Some(record) = self.requests.get(*key) else { continue };
-            (discriminant(&record.place), record.spec.len, record.spec.writes, record.disk)
-                .hash(state);
+        for id in &requests {
+            let Some(record) = self.record(*id) else { continue };
+            (record.spec.len, record.spec.writes, id.disk).hash(state);
             (self.unit.durability.losses().0 - record.seen.0).hash(state);
             record.range.map(|range| self.writes.name(range)).hash(state);
         }
@@ -64,10 +63,10 @@ impl<E: Clone> Machine<E> {
             attempt_state(self, attempt, &requests, state);
         }
         for (id, record) in &self.paths {
-            let place = |key: &Key| attempts.iter().position(|other| other == key);
-            record.held.iter().for_each(|key| place(key).hash(state));
+            let place = |id: &AttemptId| attempts.iter().position(|other| other == id);
+            record.held.iter().for_each(|id| place(id).hash(state));
             u8::MAX.hash(state);
-            record.unproven.iter().for_each(|key| place(key).hash(state));
+            record.unproven.iter().for_each(|id| place(id).hash(state));
             (record.question.is_some(), record.ask_at.is_some(), record.unanswered).hash(state);
             (record.verdict.is_some(), record.disk).hash(state);
             self.unit.identity.fingerprint(*id, None, None, state);
@@ -80,14 +79,14 @@ impl<E: Clone> Machine<E> {
 fn attempt_state<E: Clone>(
     machine: &Machine<E>,
     attempt: &Attempt,
-    requests: &[Key],
+    requests: &[RequestId],
     state: &mut impl Hasher,
 ) {
     (machine.paths.keys().position(|id| *id == attempt.path), attempt.disk).hash(state);
     (discriminant(&attempt.what), discriminant(&attempt.progress)).hash(state);
     attempt.range.map(|range| machine.writes.name(range)).hash(state);
     if let super::Command::Request { request, is_short, is_hedge } = attempt.command {
-        let place = requests.iter().position(|key| *key == request.0);
+        let place = requests.iter().position(|id| *id == request);
         (place, is_short, is_hedge).hash(state);
     }
     if let What::Flush(flush, question) = attempt.what {
@@ -98,8 +97,8 @@ fn attempt_state<E: Clone>(
     }
 }
 
-fn sorted<T: Ord>(keys: impl Iterator<Item = Key>, order: impl Fn(Key) -> T) -> Vec<Key> {
-    let mut keys: Vec<_> = keys.collect();
-    keys.sort_by_cached_key(|key| order(*key));
-    keys
+fn sorted<I: Copy, T: Ord>(ids: impl Iterator<Item = I>, order: impl Fn(I) -> T) -> Vec<I> {
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_by_cached_key(|id| order(*id));
+    ids
 }

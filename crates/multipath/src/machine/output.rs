@@ -15,21 +15,36 @@ pub struct DiskId(pub(super) u32);
 
 /// Identifies a request. None is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct RequestId(pub(super) Key);
+pub struct RequestId {
+    pub(super) disk: DiskId,
+    /// The name that its engine has for it.
+    pub(super) id: requests::RequestId,
+}
 
 /// Identifies one command that is sent over one path, or waits to be. None is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct AttemptId(pub(super) Key);
+pub struct AttemptId(pub(super) AttemptKey);
+
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum AttemptKey {
+    /// An attempt of a request, by the name that the engine of its disk has for it.
+    OfRequest(DiskId, requests::AttemptId),
+    /// A command of a flush, or the question which unit it is.
+    Question(Key),
+}
 
 impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request {:?}", self.0)
+        write!(f, "{:?} of disk {}", self.id, self.disk.0)
     }
 }
 
 impl fmt::Debug for AttemptId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "attempt {:?}", self.0)
+        match self.0 {
+            AttemptKey::OfRequest(disk, id) => write!(f, "{id:?} of disk {}", disk.0),
+            AttemptKey::Question(key) => write!(f, "question {key:?}"),
+        }
     }
 }
 
@@ -72,8 +87,6 @@ pub enum Done {
 pub enum Failure<E> {
     /// As the requests of a disk fail.
     Request(requests::Failure<E>),
-    /// The disk refuses requests, for this reason.
-    Refused(E),
     /// A lost session was writing in the range, and nothing has proved for the whole time limit that it will not go on.
     InDoubt,
 }

@@ -35,7 +35,6 @@ impl<E: Clone> Machine<E> {
         if let Some(reported) = facts.reported {
             self.unit.merge(path, reported);
         }
-        state.refusal = None;
         state.requests.add_path(path, facts.credit, now);
         self.run(now);
         Some(path)
@@ -64,13 +63,14 @@ impl<E: Clone> Machine<E> {
         if let Some(disk) = self.disks.get_mut(&state.disk) {
             disk.requests.remove_lost_path(path, now);
         }
-        let mut lost: Vec<_> = self.attempts.keys().filter(|key| self.is_on(*key, path)).collect();
-        lost.sort_unstable_by_key(|key| self.attempts.get(*key).map(|attempt| attempt.order));
-        for key in lost {
-            let Some(attempt) = self.attempts.remove(key) else { continue };
+        let on_path = self.attempts.iter().filter(|(_, attempt)| attempt.path == path);
+        let mut lost: Vec<_> = on_path.map(|(id, attempt)| (attempt.order, id)).collect();
+        lost.sort_unstable();
+        for (_, id) in lost {
+            let Some(attempt) = self.attempts.remove(id) else { continue };
             let may_land = match attempt.progress {
                 Progress::Held => false,
-                Progress::Sent(begun) if unsent.contains(&AttemptId(key)) => {
+                Progress::Sent(begun) if unsent.contains(&id) => {
                     self.unit.forget(path, begun.number);
                     false
                 }
@@ -148,7 +148,6 @@ impl<E: Clone> Machine<E> {
         now: Instant,
     ) {
         if let Some(disk) = self.disks.get_mut(&disk) {
-            disk.by_attempt.remove(&attempt);
             disk.requests.ended(attempt, end, now);
         }
     }
@@ -158,10 +157,6 @@ impl<E: Clone> Machine<E> {
         if let Some(disk) = disk.and_then(|disk| self.disks.get_mut(&disk)) {
             change(&mut disk.requests);
         }
-    }
-
-    fn is_on(&self, key: crate::slab::Key, path: PathId) -> bool {
-        self.attempts.get(key).is_some_and(|attempt| attempt.path == path)
     }
 
     /// Asks over each path where that is due which unit it is. Returns whether a question was sent.
@@ -185,10 +180,9 @@ impl<E: Clone> Machine<E> {
     /// left.
     pub(super) fn log_out(&mut self) {
         let flushes = &self.flushes;
-        let (stays, gone): (Vec<_>, Vec<_>) =
-            self.leaving.drain(..).partition(|path| flushes.uses(*path));
-        self.leaving = stays;
-        gone.into_iter().for_each(|path| self.unit.remove_path(path));
+        for path in self.leaving.extract_if(.., |path| !flushes.uses(*path)) {
+            self.unit.remove_path(path);
+        }
         // One after the other: of two that vouch for the same, one stays.
         while let Some(path) = self.paths.keys().copied().find(|path| self.is_over(*path)) {
             self.with_engine_of(path, |engine| engine.remove_path(path));
@@ -196,11 +190,14 @@ impl<E: Clone> Machine<E> {
             self.unit.remove_path(path);
             self.outputs.push_back(Output::LogOut(path));
         }
-        let (paths, attempts) = (&self.paths, &self.attempts);
+        let (paths, attempts) = (&self.paths, &mut self.attempts);
         self.disks.retain(|id, disk| {
-            let has_path = paths.values().any(|path| path.disk == *id);
-            let of_disk = |key| attempts.get(key).is_some_and(|attempt| attempt.disk == *id);
-            !disk.is_leaving || has_path || attempts.keys().any(of_disk)
+            let has_path = || paths.values().any(|path| path.disk == *id);
+            let stays = !disk.is_leaving || has_path() || attempts.are_of(*id);
+            if !stays {
+                attempts.remove_disk(*id);
+            }
+            stays
         });
     }
 
@@ -213,7 +210,7 @@ impl<E: Clone> Machine<E> {
         let others = self.paths.keys().copied().filter(|other| *other != path);
         let is_needed = || self.unit.durability.needs_beside(path, others.clone());
         is_drained
-            && !self.attempts.keys().any(|key| self.is_on(key, path))
+            && !self.attempts.are_on(path)
             && !self.flushes.uses(path)
             && !self.flushes.takes(path)
             && (leads_elsewhere || !is_needed())

@@ -1,9 +1,9 @@
 //! What a machine keeps of its disks, paths, requests and attempts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::output::{Command, DiskId};
+use super::output::{AttemptId, Command, DiskId};
 use crate::durability::LossCount;
 use crate::flushing::{FlushId, Question};
 use crate::identity::Reasons;
@@ -11,22 +11,19 @@ use crate::ids::PathId;
 use crate::ranges::RangeId;
 use crate::reconnect::BackOff;
 use crate::requests::{self, Requests};
-use crate::slab::Key;
+use crate::slab::Secondary;
 use crate::unit::Begun;
 
 /// A user of the unit.
 #[derive(Clone, Debug)]
 pub(super) struct Disk<E> {
     pub(super) requests: Requests<E>,
-    /// The requests and attempts of the engine by its own names.
-    pub(super) by_request: BTreeMap<requests::RequestId, Key>,
-    pub(super) by_attempt: BTreeMap<requests::AttemptId, Key>,
+    /// What is known of its requests beside that.
+    pub(super) records: Secondary<Record>,
     /// The losses that it has reported.
     pub(super) seen: LossCount,
     pub(super) retry_timeout: Duration,
     pub(super) pauses: BackOff,
-    /// Why it refuses requests.
-    pub(super) refusal: Option<E>,
     /// It is removed once nothing of it is left.
     pub(super) is_leaving: bool,
 }
@@ -36,11 +33,11 @@ pub(super) struct Disk<E> {
 pub(super) struct Path<E> {
     pub(super) disk: DiskId,
     /// Attempts that are not sent before the unit is recognized, in their order.
-    pub(super) held: VecDeque<Key>,
+    pub(super) held: VecDeque<AttemptId>,
     /// Attempts that have ended with GOOD while the unit may have been another one, in their order.
-    pub(super) unproven: VecDeque<Key>,
+    pub(super) unproven: VecDeque<AttemptId>,
     /// The question which unit it is, in flight.
-    pub(super) question: Option<Key>,
+    pub(super) question: Option<AttemptId>,
     /// When it is asked again, after a question that was not answered.
     pub(super) ask_at: Option<Instant>,
     /// Questions in a row that were not answered.
@@ -63,22 +60,12 @@ impl<E> Path<E> {
     }
 }
 
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Place {
-    /// It waits for its range.
-    InLine,
-    /// The engine has it.
-    Engine(requests::RequestId),
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// Greater than that of all earlier requests.
     pub(super) order: u64,
-    pub(super) disk: DiskId,
     pub(super) spec: requests::RequestSpec,
     pub(super) range: Option<RangeId>,
-    pub(super) place: Place,
     /// The losses that its disk had reported when it was submitted.
     pub(super) seen: LossCount,
 }

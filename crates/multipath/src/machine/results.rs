@@ -15,7 +15,6 @@ use crate::identity::Verdict;
 use crate::ids::PathId;
 use crate::requests::AttemptEnd;
 use crate::requests::end::End;
-use crate::slab::Key;
 use crate::unit::{Begun, CommandEnd, CommandFacts, Unit};
 
 /// The end of an attempt, as far as it matters for what it was sent for.
@@ -75,26 +74,26 @@ impl<E: Clone> Machine<E> {
         error: impl FnOnce() -> E,
         now: Instant,
     ) {
-        let Some(record) = self.attempts.get(attempt.0).copied() else { return };
+        let Some(record) = self.attempts.get(attempt).copied() else { return };
         let Progress::Sent(begun) = record.progress else { return };
         self.learn(&record, &begun, how);
         let judged = Judged::of(how, error);
         let is_in_question = self.unit.identity.needs_revalidation(record.path);
         if judged.end != End::Good {
-            self.ended(attempt.0, &record, judged, now);
+            self.ended(attempt, &record, judged, now);
         } else if matches!(record.what, What::Identify(_)) {
             // Its answer goes to `identified`.
-            self.question_failed(attempt.0, &record, End::NoAnswer, now);
+            self.question_failed(attempt, &record, End::NoAnswer, now);
         } else if is_in_question {
-            if let Some(attempt) = self.attempts.get_mut(attempt.0) {
+            if let Some(attempt) = self.attempts.get_mut(attempt) {
                 attempt.progress = Progress::Unproven(begun);
             }
             if let Some(path) = self.paths.get_mut(&record.path) {
-                path.unproven.push_back(attempt.0);
+                path.unproven.push_back(attempt);
             }
             self.end_if_elsewhere(record.path, now);
         } else {
-            self.good(attempt.0, &record, &begun, now);
+            self.good(attempt, &record, &begun, now);
         }
         self.run(now);
     }
@@ -106,13 +105,13 @@ impl<E: Clone> Machine<E> {
         verdict: Result<(), (Verdict, E)>,
         now: Instant,
     ) {
-        let Some(record) = self.attempts.get(attempt.0).copied() else { return };
+        let Some(record) = self.attempts.get(attempt).copied() else { return };
         let (Progress::Sent(begun), What::Identify(asked_at)) = (record.progress, record.what)
         else {
             return;
         };
         self.learn(&record, &begun, CommandEnd::Status(Status::GOOD, &[]));
-        self.attempts.remove(attempt.0);
+        self.attempts.remove(attempt);
         if let Some(path) = self.paths.get_mut(&record.path) {
             (path.question, path.unanswered) = (None, 0);
         }
@@ -154,19 +153,19 @@ impl<E: Clone> Machine<E> {
         let Some(state) = self.paths.get_mut(&path) else { return };
         let (held, unproven) =
             (std::mem::take(&mut state.held), std::mem::take(&mut state.unproven));
-        for key in held {
+        for id in held {
             // A read may have been answered over another path meanwhile.
-            let request = self.request_of(AttemptId(key));
-            if request.is_none_or(|request| self.requests.get(request.0).is_some()) {
-                self.begin(key);
+            let request = self.request_of(id);
+            if request.is_none_or(|request| self.record(request).is_some()) {
+                self.begin(id);
             } else {
-                self.withdraw(key, now);
+                self.withdraw(id, now);
             }
         }
-        for key in unproven {
-            let Some(record) = self.attempts.get(key).copied() else { continue };
+        for id in unproven {
+            let Some(record) = self.attempts.get(id).copied() else { continue };
             if let Progress::Unproven(begun) = record.progress {
-                self.good(key, &record, &begun, now);
+                self.good(id, &record, &begun, now);
             }
         }
     }
@@ -177,22 +176,22 @@ impl<E: Clone> Machine<E> {
         let Some(why) = state.verdict.clone() else { return };
         let held = std::mem::take(&mut state.held);
         let all = held.into_iter().chain(std::mem::take(&mut state.unproven));
-        for key in all.collect::<Vec<_>>() {
-            let Some(record) = self.attempts.get(key).copied() else { continue };
-            self.ended(key, &record, Judged::plain(End::OtherUnit, Some(why.clone())), now);
+        for id in all.collect::<Vec<_>>() {
+            let Some(record) = self.attempts.get(id).copied() else { continue };
+            self.ended(id, &record, Judged::plain(End::OtherUnit, Some(why.clone())), now);
         }
     }
 
     /// A command has ended with GOOD, and no reason is left to ask which unit has executed it.
-    fn good(&mut self, key: Key, record: &Attempt, begun: &Begun, now: Instant) {
+    fn good(&mut self, id: AttemptId, record: &Attempt, begun: &Begun, now: Instant) {
         let path = record.path;
         if !self.unit.is_of_known_unit(path, begun) {
             // Another unit may have come and gone.
-            return self.ended(key, record, Judged::plain(End::Withdrawn, None), now);
+            return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);
         }
         // Of a write that was answered by another copy, or that nobody waits for any more, nothing new has to be flushed.
-        let request = self.request_of(AttemptId(key));
-        let is_wanted = request.is_some_and(|request| self.requests.get(request.0).is_some());
+        let request = self.request_of(id);
+        let is_wanted = request.is_some_and(|request| self.record(request).is_some());
         match record.what {
             What::Request { writes: true, .. } if is_wanted => {
                 self.unit.durability.on_write(path, begun.epoch);
@@ -206,10 +205,10 @@ impl<E: Clone> Machine<E> {
         }
         match record.what {
             What::Request { .. } => {
-                self.ended(key, record, Judged::plain(End::Good, None), now);
+                self.ended(id, record, Judged::plain(End::Good, None), now);
             }
             What::Flush(flush, question) => {
-                self.attempts.remove(key);
+                self.attempts.remove(id);
                 // A command that was sent later may have been executed earlier, and its status may come later: where a session
                 // has several connections, nothing orders them.
                 let end = flushing::End::Good(self.unit.next_command(path), &[]);
@@ -220,41 +219,31 @@ impl<E: Clone> Machine<E> {
     }
 
     /// An attempt has ended, and what that says of the unit is known.
-    fn ended(&mut self, key: Key, record: &Attempt, judged: Judged<E>, now: Instant) {
+    fn ended(&mut self, id: AttemptId, record: &Attempt, judged: Judged<E>, now: Instant) {
         match record.what {
             What::Request { engine, .. } => {
-                self.request_ended(key, record, engine, judged, now);
+                self.request_ended(id, record, engine, judged, now);
             }
             What::Flush(flush, question) => {
-                self.attempts.remove(key);
+                self.attempts.remove(id);
                 self.flush_failed(record, (flush, question), judged, now);
             }
-            What::Identify(_) => self.question_failed(key, record, judged.end, now),
+            What::Identify(_) => self.question_failed(id, record, judged.end, now),
         }
     }
 
     fn request_ended(
         &mut self,
-        key: Key,
+        id: AttemptId,
         record: &Attempt,
         engine: crate::requests::AttemptId,
         judged: Judged<E>,
         now: Instant,
     ) {
         let Judged { end, access, error, may_have_executed, .. } = judged;
-        let Some(disk) = self.disks.get_mut(&record.disk) else { return };
-        let end_of_engine = AttemptEnd { end, access, error, may_have_executed };
-        disk.requests.ended(engine, end_of_engine, now);
-        // The answer names the attempt, so it stays known until that is an output.
-        while let Some(output) =
-            self.disks.get_mut(&record.disk).and_then(|it| it.requests.poll_output())
-        {
-            self.apply(record.disk, output, now);
-        }
-        self.attempts.remove(key);
-        if let Some(disk) = self.disks.get_mut(&record.disk) {
-            disk.by_attempt.remove(&engine);
-        }
+        self.attempts.remove(id);
+        let of_engine = AttemptEnd { end, access, error, may_have_executed };
+        self.end_of_engine(record.disk, engine, of_engine, now);
         if let Some(range) = record.range {
             if end == End::SessionLost && may_have_executed {
                 self.writes.lose(record.path, range);
@@ -265,17 +254,17 @@ impl<E: Clone> Machine<E> {
     }
 
     /// An attempt that the engine does not need any more has nothing at the unit.
-    pub(super) fn withdraw(&mut self, key: Key, now: Instant) {
-        let Some(record) = self.attempts.get(key).copied() else { return };
+    pub(super) fn withdraw(&mut self, id: AttemptId, now: Instant) {
+        let Some(record) = self.attempts.get(id).copied() else { return };
         if let Some(path) = self.paths.get_mut(&record.path) {
-            path.held.retain(|other| *other != key);
-            path.unproven.retain(|other| *other != key);
+            path.held.retain(|other| *other != id);
+            path.unproven.retain(|other| *other != id);
         }
-        self.ended(key, &record, Judged::plain(End::Withdrawn, None), now);
+        self.ended(id, &record, Judged::plain(End::Withdrawn, None), now);
     }
 
-    fn question_failed(&mut self, key: Key, record: &Attempt, end: End, now: Instant) {
-        self.attempts.remove(key);
+    fn question_failed(&mut self, id: AttemptId, record: &Attempt, end: End, now: Instant) {
+        self.attempts.remove(id);
         let pauses = self.disks.get(&record.disk).map(|disk| disk.pauses);
         let Some(path) = self.paths.get_mut(&record.path) else { return };
         path.question = None;
@@ -313,14 +302,14 @@ impl<E: Clone> Machine<E> {
     }
 
     /// The unit has flushed, and what that proves is known.
-    pub(super) fn flushed(&mut self, key: Key) {
-        let Some(record) = self.requests.get(key) else { return };
+    pub(super) fn flushed(&mut self, request: RequestId) {
+        let Some(record) = self.record(request).copied() else { return };
         let losses = self.unit.durability.report_losses();
-        if let Some(disk) = self.disks.get_mut(&record.disk) {
+        if let Some(disk) = self.disks.get_mut(&request.disk) {
             disk.seen = disk.seen.max(losses);
         }
         let is_lost = losses > record.seen;
-        self.complete(key, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
+        self.complete(request, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
     }
 
     /// Does what the flushes want done; `false` if they want nothing.
@@ -390,7 +379,7 @@ impl<E: Clone> Machine<E> {
 
     /// The request of an attempt, if it has one.
     pub fn request_of(&self, attempt: AttemptId) -> Option<RequestId> {
-        match self.attempts.get(attempt.0)?.command {
+        match self.attempts.get(attempt)?.command {
             Command::Request { request, .. } => Some(request),
             Command::Flush | Command::Ready | Command::ModeSense | Command::Identify => None,
         }

@@ -5,9 +5,9 @@ use std::hash::Hasher;
 use std::ops::Range;
 use std::time::Instant;
 
+use super::output::RequestId;
 use crate::ids::PathId;
 use crate::ranges::{Admitted, RangeId, Ranges};
-use crate::slab::Key;
 
 /// Which requests and attempts hold ranges of the unit.
 ///
@@ -21,14 +21,14 @@ pub(super) struct Writes {
     /// When these requests do not wait any longer for a range in doubt.
     deadlines: BTreeSet<(Instant, RangeId)>,
     /// Requests whose turn has come.
-    admitted: VecDeque<Key>,
+    admitted: VecDeque<RequestId>,
     /// What lost sessions were writing, one entry for each attempt.
     in_doubt: BTreeMap<PathId, Vec<RangeId>>,
 }
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    request: Key,
+    request: RequestId,
     range: Range<u64>,
     deadline: Option<Instant>,
 }
@@ -44,7 +44,7 @@ impl Writes {
         &mut self,
         id: RangeId,
         range: Range<u64>,
-        request: Key,
+        request: RequestId,
         deadline: Option<Instant>,
     ) {
         self.waiting.insert(id, Waiting { request, range, deadline });
@@ -57,7 +57,7 @@ impl Writes {
     }
 
     /// Returns the requests that have waited for their ranges for as long as they may.
-    pub(super) fn late(&self, now: Instant) -> Vec<(RangeId, Key)> {
+    pub(super) fn late(&self, now: Instant) -> Vec<(RangeId, RequestId)> {
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         due.filter_map(|(_, id)| Some((*id, self.waiting.get(id)?.request))).collect()
     }
@@ -98,7 +98,7 @@ impl Writes {
     }
 
     /// The next request whose turn has come.
-    pub(super) fn pop_admitted(&mut self) -> Option<Key> {
+    pub(super) fn pop_admitted(&mut self) -> Option<RequestId> {
         self.admitted.pop_front()
     }
 
@@ -135,7 +135,7 @@ impl Writes {
         }
     }
 
-    fn leave_line(&mut self, id: RangeId) -> Option<Key> {
+    fn leave_line(&mut self, id: RangeId) -> Option<RequestId> {
         let Waiting { request, deadline, .. } = self.waiting.remove(&id)?;
         deadline.into_iter().for_each(|at| _ = self.deadlines.remove(&(at, id)));
         Some(request)

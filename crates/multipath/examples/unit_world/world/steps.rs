@@ -144,7 +144,7 @@ impl World {
                 Request::Flush
             }
         };
-        let request = self.machine.submit(disk, request, self.now);
+        let request = self.machine.submit(disk, request, self.now).expect("a disk");
         self.pending.push(Pending { request, disk, wish: kind, value });
     }
 
