@@ -161,6 +161,9 @@ impl<E: Clone> Machine<E> {
 
     /// Asks over each path where that is due which unit it is. Returns whether a question was sent.
     pub(super) fn ask_which_unit(&mut self) -> bool {
+        if !self.unit.identity.any_needs_revalidation() {
+            return false;
+        }
         let unit = &self.unit;
         let is_due = |(id, path): &(&PathId, &Path<E>)| {
             let is_free = path.question.is_none() && path.ask_at.is_none();
@@ -184,11 +187,14 @@ impl<E: Clone> Machine<E> {
             self.unit.remove_path(path);
         }
         // One after the other: of two that vouch for the same, one stays.
-        while let Some(path) = self.paths.keys().copied().find(|path| self.is_over(*path)) {
+        while let Some(path) = self.path_that_is_over() {
             self.with_engine_of(path, |engine| engine.remove_path(path));
             self.paths.remove(&path);
             self.unit.remove_path(path);
             self.outputs.push_back(Output::LogOut(path));
+        }
+        if !self.disks.values().any(|disk| disk.is_leaving) {
+            return;
         }
         let (paths, attempts) = (&self.paths, &mut self.attempts);
         self.disks.retain(|id, disk| {
@@ -199,6 +205,13 @@ impl<E: Clone> Machine<E> {
             }
             stays
         });
+    }
+
+    fn path_that_is_over(&self) -> Option<PathId> {
+        if !self.disks.values().any(|disk| disk.requests.paths().has_closing()) {
+            return None;
+        }
+        self.paths.keys().copied().find(|path| self.is_over(*path))
     }
 
     /// Whether a path is closed, has nothing in flight, and need not vouch for anything.

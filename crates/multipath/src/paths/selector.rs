@@ -140,6 +140,11 @@ impl PathSelector {
         self.paths.iter().filter(|path| path.is_closing).map(|path| path.id).collect()
     }
 
+    /// Returns whether any path is closed.
+    pub(crate) fn has_closing(&self) -> bool {
+        self.paths.iter().any(|path| path.is_closing)
+    }
+
     /// The silence of the only path changes nothing, and to find it out costs 600 instructions a request.
     fn rank(&self, path: &PathState, now: Instant) -> Rank {
         let is_silent = self.paths.len() > 1 && path.is_silent(&self.hedge, now);
