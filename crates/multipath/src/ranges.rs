@@ -177,6 +177,10 @@ impl Ranges {
     /// Takes each range that touches neither one that is taken nor an earlier one that waits.
     fn admit(&mut self) -> Admitted {
         let mut admitted = Vec::new();
+        // As a rule, which costs 100 instructions a write otherwise.
+        if self.waiting.is_empty() {
+            return admitted;
+        }
         let mut earlier = Union::default();
         for (number, range) in &self.waiting {
             let is_taken = self.taken_in(range).next().is_some();
