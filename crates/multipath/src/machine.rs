@@ -444,3 +444,6 @@ const NOTHING: RequestSpec = RequestSpec {
     can_double: false,
     route: Route::Vouching,
 };
+
+#[cfg(test)]
+mod tests;
