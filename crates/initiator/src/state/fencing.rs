@@ -1,7 +1,7 @@
 //! The registrations of a disk by its reservation key, shared by its sessions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use iscsi_multipath::PathId;
 use iscsi_multipath::fencing::{
@@ -13,22 +13,20 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::{Consequence, Error, UnitCause};
+use crate::state::unit_lock::{Guarded, LeftPaths, UnitLock};
 
-/// The lock around the [`Fencing`] of a disk, and the wait for the turn of a procedure.
+/// The [`Fencing`] of a disk under the lock of its unit, and the wait for the turn of a procedure.
 #[derive(Debug)]
 pub(crate) struct SharedFencing {
     key: ReservationKey,
-    owner: Mutex<Owner>,
+    unit: Arc<UnitLock>,
+    fencing: Guarded<Fencing>,
+    /// Sessions that are over.
+    left: LeftPaths,
     /// Copy of [`Fencing::is_preempted`]: a request that begins looks at it, and takes no lock.
     is_preempted: AtomicBool,
     /// The turn may have passed to another procedure.
     turned: Notify,
-}
-
-#[derive(Debug)]
-struct Owner {
-    fencing: Fencing,
-    next_path: u32,
 }
 
 /// What a session of a disk has to do with the registrations of the disk.
@@ -53,11 +51,12 @@ pub(crate) struct Procedure<'a> {
 }
 
 impl SharedFencing {
-    fn new(key: ReservationKey) -> Self {
-        let owner = Owner { fencing: Fencing::new(key), next_path: 0 };
+    fn new(key: ReservationKey, unit: &Arc<UnitLock>) -> Self {
         Self {
             key,
-            owner: Mutex::new(owner),
+            unit: Arc::clone(unit),
+            fencing: unit.guard(Fencing::new(key)),
+            left: LeftPaths::default(),
             is_preempted: AtomicBool::new(false),
             turned: Notify::new(),
         }
@@ -83,23 +82,13 @@ impl SharedFencing {
         Error::from(Consequence::StillRegistered { key: self.key, why })
     }
 
-    fn attach(&self, nexus: PathNexus) -> PathId {
-        self.with_owner(|owner| {
-            let path = PathId(owner.next_path);
-            owner.next_path += 1;
-            owner.fencing.attach(path, nexus);
-            path
-        })
-    }
-
     fn with<T>(&self, call: impl FnOnce(&mut Fencing) -> T) -> T {
-        self.with_owner(|owner| call(&mut owner.fencing))
-    }
-
-    fn with_owner<T>(&self, call: impl FnOnce(&mut Owner) -> T) -> T {
-        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = call(&mut owner);
-        if owner.fencing.is_preempted() {
+        let mut fencing = self.unit.lock_beside(&self.fencing);
+        for path in self.left.take() {
+            fencing.detach(path);
+        }
+        let result = call(&mut fencing);
+        if fencing.is_preempted() {
             self.is_preempted.store(true, Ordering::SeqCst);
         }
         result
@@ -118,15 +107,23 @@ impl Membership {
     }
 
     /// Gives the disk a key, if it has none yet.
-    pub(crate) fn set_key(&self, key: ReservationKey) {
-        self.fencing.get_or_init(|| Arc::new(SharedFencing::new(key)));
+    pub(crate) fn set_key(&self, key: ReservationKey, unit: &Arc<UnitLock>) {
+        self.fencing.get_or_init(|| Arc::new(SharedFencing::new(key, unit)));
     }
 
-    /// The path that the session is, with the nexus that it has, if the disk has a key.
-    pub(crate) fn member(&self, nexus: impl FnOnce() -> PathNexus) -> Option<Member<'_>> {
+    /// The session, which is this path and has this nexus, if the disk has a key.
+    pub(crate) fn member(
+        &self,
+        path: PathId,
+        nexus: impl FnOnce() -> PathNexus,
+    ) -> Option<Member<'_>> {
         let fencing = self.fencing()?;
-        let path = *self.path.get_or_init(|| fencing.attach(nexus()));
-        Some(Member { fencing, path })
+        let attach = || {
+            let nexus = nexus();
+            fencing.with(|fencing| fencing.attach(path, nexus));
+            path
+        };
+        Some(Member { fencing, path: *self.path.get_or_init(attach) })
     }
 
     /// The error of all requests, if another host has ended a registration of the disk.
@@ -146,7 +143,8 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         if let Some((fencing, path)) = self.fencing().zip(self.path.get()) {
-            fencing.with(|fencing| fencing.detach(*path));
+            // It may be dropped under the lock.
+            fencing.left.add(*path);
             fencing.turned.notify_waiters();
         }
     }

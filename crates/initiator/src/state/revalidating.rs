@@ -1,6 +1,6 @@
 //! The callers that wait until it is certain which unit a session leads to.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use iscsi_multipath::PathId;
 use iscsi_multipath::revalidating::{End, Revalidations, Step, Terms, WaiterId};
@@ -8,14 +8,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::state::unit_lock::UnitLock;
+use crate::state::unit_lock::{GuardBeside, Guarded, UnitLock};
 
 type Answer = Result<(), Error>;
 
 /// The revalidation of one path, and those that wait for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Revalidating {
-    owner: Mutex<Owner>,
+    unit: Arc<UnitLock>,
+    owner: Guarded<Owner>,
     /// A caller waits no longer.
     left: Arc<Notify>,
 }
@@ -43,6 +44,10 @@ pub(crate) struct Asker {
 }
 
 impl Revalidating {
+    pub(crate) fn new(unit: &Arc<UnitLock>) -> Self {
+        Self { unit: Arc::clone(unit), owner: unit.guard(Owner::default()), left: Arc::default() }
+    }
+
     /// Adds a caller. The first one receives the part of the asker.
     pub(crate) fn wait(self: &Arc<Self>, path: PathId, terms: &Terms) -> (Waiter, Option<Asker>) {
         let (sender, answer) = oneshot::channel();
@@ -55,9 +60,8 @@ impl Revalidating {
         (Waiter { revalidating: of_waiter, id, answer }, asker)
     }
 
-    /// Locked before a [`UnitLock`], never after one.
-    fn lock(&self) -> MutexGuard<'_, Owner> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> GuardBeside<'_, Owner> {
+        self.unit.lock_beside(&self.owner)
     }
 }
 
@@ -93,10 +97,11 @@ impl Asker {
         Arc::clone(&self.revalidating.left)
     }
 
-    pub(crate) fn poll(&mut self, unit: &UnitLock) -> Step {
+    pub(crate) fn poll(&mut self) -> Step {
         let now = Instant::now().into_std();
-        let mut owner = self.revalidating.lock();
-        let step = owner.revalidations.poll(self.path, &mut unit.lock(), now);
+        let mut guard = self.revalidating.lock();
+        let (owner, unit) = guard.both();
+        let step = owner.revalidations.poll(self.path, unit, now);
         self.is_idle = matches!(step, Step::Idle);
         step
     }

@@ -32,9 +32,10 @@ struct Locked {
     owner: QCellOwner,
 }
 
-/// Paths whose sessions are over, and which the unit has to forget: the last handle of a session may be dropped under the lock.
+/// Paths whose sessions are over, and which are to be forgotten when the lock is taken next: the last handle of a session may be
+/// dropped under the lock.
 #[derive(Debug, Default)]
-struct LeftPaths {
+pub(crate) struct LeftPaths {
     paths: Mutex<Vec<PathId>>,
     are_some: AtomicBool,
 }
@@ -185,13 +186,13 @@ impl Copies {
 }
 
 impl LeftPaths {
-    fn add(&self, path: PathId) {
+    pub(crate) fn add(&self, path: PathId) {
         let mut paths = self.lock();
         paths.push(path);
         self.are_some.store(true, Ordering::Release);
     }
 
-    fn take(&self) -> Vec<PathId> {
+    pub(crate) fn take(&self) -> Vec<PathId> {
         if !self.are_some.load(Ordering::Acquire) {
             return Vec::new();
         }

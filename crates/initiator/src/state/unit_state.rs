@@ -31,12 +31,13 @@ pub(crate) struct UnitState {
 
 impl Default for UnitState {
     fn default() -> Self {
+        let known = Arc::default();
         Self {
             path: Unit::FIRST_PATH,
-            known: Arc::default(),
+            revalidating: Arc::new(Revalidating::new(&known)),
+            known,
             outstanding: Outstanding::default(),
             flushes: OnceLock::new(),
-            revalidating: Arc::default(),
             membership: Membership::default(),
             profile: OnceCell::default(),
         }
@@ -172,12 +173,13 @@ impl UnitState {
 
     /// A further path to the unit.
     pub(crate) fn further_path(&self, asked_at: SharedReasons) -> Self {
+        let path = self.lock().add_path(asked_at);
         Self {
-            path: self.lock().add_path(asked_at),
+            path,
             known: Arc::clone(&self.known),
             outstanding: Outstanding::default(),
             flushes: self.flushes.clone(),
-            revalidating: Arc::default(),
+            revalidating: Arc::new(Revalidating::new(&self.known)),
             membership: self.membership.follow(),
             profile: self.profile.clone(),
         }

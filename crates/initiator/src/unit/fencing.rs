@@ -34,7 +34,7 @@ impl LogicalUnit {
     pub(crate) fn register(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let Some(key) = self.session().policy().reservation_key else { return Ok(()) };
-            self.state().membership.set_key(key);
+            self.state().membership.set_key(key, self.state().known());
             match self.member() {
                 Some(member) => self.run(member, Goal::Register).await,
                 None => Ok(()),
@@ -116,9 +116,10 @@ impl LogicalUnit {
 
     fn member(&self) -> Option<Member<'_>> {
         let session = self.session();
-        self.state()
-            .membership
-            .member(|| PathNexus { isid: session.isid(), portal_group: session.portal_group() })
+        self.state().membership.member(self.state().path(), || PathNexus {
+            isid: session.isid(),
+            portal_group: session.portal_group(),
+        })
     }
 
     /// Runs a procedure of the owner over this session.

@@ -132,7 +132,7 @@ impl LogicalUnit {
             let mut left = pin!(left.notified());
             // From here on it is noticed where a caller waits no longer.
             left.as_mut().enable();
-            match asker.poll(self.state().known()) {
+            match asker.poll() {
                 Step::Ask(question) => {
                     let (unit, command) = (asked.clone(), question.command);
                     let answer = boxed(async move {

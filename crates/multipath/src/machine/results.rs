@@ -15,7 +15,7 @@ use crate::identity::Verdict;
 use crate::ids::PathId;
 use crate::requests::AttemptEnd;
 use crate::requests::end::End;
-use crate::unit::{Begun, CommandEnd, CommandFacts, Unit};
+use crate::unit::{Begun, CommandEnd, CommandFacts, GoodEnd, Unit};
 
 /// The end of an attempt, as far as it matters for what it was sent for.
 struct Judged<E> {
@@ -185,23 +185,19 @@ impl<E: Clone> Machine<E> {
     /// A command has ended with GOOD, and no reason is left to ask which unit has executed it.
     fn good(&mut self, id: AttemptId, record: &Attempt, begun: &Begun, now: Instant) {
         let path = record.path;
-        if !self.unit.is_of_known_unit(path, begun) {
-            // Another unit may have come and gone.
-            return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);
-        }
         // Of a write that was answered by another copy, or that nobody waits for any more, nothing new has to be flushed.
         let request = self.request_of(id);
         let is_wanted = request.is_some_and(|request| self.record(request).is_some());
-        match record.what {
-            What::Request { writes: true, .. } if is_wanted => {
-                self.unit.durability.on_write(path, begun.epoch);
-            }
-            What::Request { .. } => self.unit.durability.accept(path, begun.epoch),
+        let means = match record.what {
+            What::Request { writes: true, .. } if is_wanted => GoodEnd::Wrote,
             // A flush is accepted when it has ended.
-            What::Flush(..) if record.command != Command::Flush => {
-                self.unit.durability.accept(path, begun.epoch);
-            }
-            What::Flush(..) | What::Identify(_) => {}
+            What::Flush(..) if record.command == Command::Flush => GoodEnd::SaysNothing,
+            What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
+            What::Identify(_) => GoodEnd::SaysNothing,
+        };
+        if !self.unit.end_with_good(path, begun, means) {
+            // Another unit may have come and gone.
+            return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);
         }
         match record.what {
             What::Request { .. } => {

@@ -128,16 +128,16 @@ impl PathSelector {
         self.path(id).is_some_and(|path| path.is_silent(&self.hedge, now))
     }
 
-    /// Returns the paths that requests go to, in their order.
+    /// Returns the paths that requests go to, in the order of their numbers.
     #[must_use]
     pub fn in_use(&self, now: Instant) -> Vec<PathId> {
-        self.used(now).filter(|path| !path.is_closing).map(|path| path.id).collect()
+        ids(self.used(now).filter(|path| !path.is_closing))
     }
 
-    /// Returns the paths that were closed, in their order.
+    /// Returns the paths that were closed, in the order of their numbers.
     #[must_use]
     pub fn closing(&self) -> Vec<PathId> {
-        self.paths.iter().filter(|path| path.is_closing).map(|path| path.id).collect()
+        ids(self.paths.iter().filter(|path| path.is_closing))
     }
 
     /// Returns whether any path is closed.
@@ -336,6 +336,13 @@ impl PathSelector {
     }
 }
 
+/// The numbers of paths in their order. A path has its number from its login on, and may be added behind a later one.
+fn ids<'a>(paths: impl Iterator<Item = &'a PathState>) -> Vec<PathId> {
+    let mut ids: Vec<_> = paths.map(|path| path.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
 #[cfg(test)]
 mod tests {
     use std::cmp::Reverse;
@@ -354,6 +361,19 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "some time to count from")]
     fn start() -> Instant {
         Instant::now()
+    }
+
+    /// Who looks a path up in them relies on that.
+    #[test]
+    fn paths_in_use_and_closed_ones_are_in_the_order_of_their_numbers() {
+        let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
+        let ids = |numbers: [u32; 2]| numbers.map(PathId);
+        [3, 1, 2, 0].into_iter().for_each(|id| selector.add(PathId(id), Credit::UNLIMITED));
+        [3, 0].into_iter().for_each(|id| selector.close(PathId(id)));
+        assert_eq!(
+            (selector.in_use(start()), selector.closing()),
+            (ids([1, 2]).into(), ids([0, 3]).into())
+        );
     }
 
     /// A link that serves its requests one after the other, and answers a latency later.
