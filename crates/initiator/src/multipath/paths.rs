@@ -23,7 +23,7 @@ use crate::state::counters::Counters;
 #[cfg(test)]
 use crate::state::counters::Snapshot;
 use crate::state::read_buffers::ReadBuffers;
-use crate::state::unit_lock::{GuardBeside, Guarded, UnitLock};
+use crate::state::unit_lock::{GuardBeside, Guarded};
 use crate::state::waiters::Waiters;
 use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 
@@ -40,8 +40,6 @@ pub(crate) struct WeakPaths {
 type Closed = Option<Result<(), Error>>;
 
 struct Shared {
-    /// The lock of the unit.
-    unit: Arc<UnitLock>,
     state: Guarded<State>,
     /// What all paths may have under way together.
     budget: Budget,
@@ -120,8 +118,7 @@ impl Paths {
         policy: RequestPolicy,
         report: Arc<Report>,
     ) -> Self {
-        let unit = Arc::clone(carrier.unit.state().known());
-        let state = unit.guard(State {
+        let state = State {
             paths: PathSet::default(),
             requests: Requests::new(limits(&budget, &policy)),
             inboxes: Inboxes::default(),
@@ -130,9 +127,9 @@ impl Paths {
             flushes: Box::default(),
             end: None,
             is_unattended: false,
-        });
+        };
+        let state = Guarded::new(carrier.unit.state().known(), state);
         let paths = Self(Arc::new(Shared {
-            unit,
             state,
             read_buffers: Arc::new(ReadBuffers::within(budget.clone())),
             budget,
@@ -383,14 +380,14 @@ impl Paths {
     }
 
     pub(super) fn lock(&self) -> StateGuard<'_> {
-        self.0.unit.lock_beside(&self.0.state)
+        self.0.state.lock()
     }
 }
 
 impl Drop for Shared {
     /// The supervisor may sleep; it closes what is left.
     fn drop(&mut self) {
-        let remains = self.unit.lock_beside(&self.state).paths.remains();
+        let remains = self.state.lock().paths.remains();
         *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = Some(remains);
         self.attention.notify_one();
     }

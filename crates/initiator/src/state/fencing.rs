@@ -19,7 +19,6 @@ use crate::state::unit_lock::{Guarded, LeftPaths, UnitLock};
 #[derive(Debug)]
 pub(crate) struct SharedFencing {
     key: ReservationKey,
-    unit: Arc<UnitLock>,
     fencing: Guarded<Fencing>,
     /// Sessions that are over.
     left: LeftPaths,
@@ -54,8 +53,7 @@ impl SharedFencing {
     fn new(key: ReservationKey, unit: &Arc<UnitLock>) -> Self {
         Self {
             key,
-            unit: Arc::clone(unit),
-            fencing: unit.guard(Fencing::new(key)),
+            fencing: Guarded::new(unit, Fencing::new(key)),
             left: LeftPaths::default(),
             is_preempted: AtomicBool::new(false),
             turned: Notify::new(),
@@ -83,7 +81,7 @@ impl SharedFencing {
     }
 
     fn with<T>(&self, call: impl FnOnce(&mut Fencing) -> T) -> T {
-        let mut fencing = self.unit.lock_beside(&self.fencing);
+        let mut fencing = self.fencing.lock();
         for path in self.left.take() {
             fencing.detach(path);
         }

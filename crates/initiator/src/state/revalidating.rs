@@ -15,7 +15,6 @@ type Answer = Result<(), Error>;
 /// The revalidation of one path, and those that wait for it.
 #[derive(Debug)]
 pub(crate) struct Revalidating {
-    unit: Arc<UnitLock>,
     owner: Guarded<Owner>,
     /// A caller waits no longer.
     left: Arc<Notify>,
@@ -45,7 +44,7 @@ pub(crate) struct Asker {
 
 impl Revalidating {
     pub(crate) fn new(unit: &Arc<UnitLock>) -> Self {
-        Self { unit: Arc::clone(unit), owner: unit.guard(Owner::default()), left: Arc::default() }
+        Self { owner: Guarded::new(unit, Owner::default()), left: Arc::default() }
     }
 
     /// Adds a caller. The first one receives the part of the asker.
@@ -61,7 +60,7 @@ impl Revalidating {
     }
 
     fn lock(&self) -> GuardBeside<'_, Owner> {
-        self.unit.lock_beside(&self.owner)
+        self.owner.lock()
     }
 }
 

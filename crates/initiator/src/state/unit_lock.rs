@@ -41,7 +41,10 @@ pub(crate) struct LeftPaths {
 }
 
 /// Something that is kept beside a unit, under its lock. It lies with its owner, who may know more than the lock does.
-pub(crate) struct Guarded<T>(QCell<T>);
+pub(crate) struct Guarded<T> {
+    unit: Arc<UnitLock>,
+    data: QCell<T>,
+}
 
 /// Copies of what every request looks at, so that it need not take the lock for that. They are renewed before the lock is
 /// released.
@@ -92,16 +95,6 @@ impl UnitLock {
             guard.remove_path(path);
         }
         guard
-    }
-
-    /// Keeps something beside the unit.
-    pub(crate) fn guard<T>(&self, data: T) -> Guarded<T> {
-        Guarded(self.lock().locked.owner.cell(data))
-    }
-
-    /// Locks the unit, and what is kept beside it. Invariant: it was this lock that [guards](Self::guard) the data.
-    pub(crate) fn lock_beside<'a, T>(&'a self, data: &'a Guarded<T>) -> GuardBeside<'a, T> {
-        GuardBeside { unit: self.lock(), data: &data.0 }
     }
 
     /// A command of this path begins.
@@ -245,6 +238,18 @@ impl Drop for UnitGuard<'_> {
     }
 }
 
+impl<T> Guarded<T> {
+    pub(crate) fn new(unit: &Arc<UnitLock>, data: T) -> Self {
+        let data = unit.lock().locked.owner.cell(data);
+        Self { unit: Arc::clone(unit), data }
+    }
+
+    /// Locks the unit, and this with it.
+    pub(crate) fn lock(&self) -> GuardBeside<'_, T> {
+        GuardBeside { unit: self.unit.lock(), data: &self.data }
+    }
+}
+
 impl<T> GuardBeside<'_, T> {
     /// What is known of the unit.
     pub(crate) fn unit(&self) -> &Unit {
@@ -319,10 +324,10 @@ mod tests {
     /// The last handle of a session may be dropped by whoever has the lock.
     #[test]
     fn a_path_may_leave_under_the_lock() {
-        let lock = UnitLock::default();
-        let beside = lock.guard(7);
+        let lock = Arc::default();
+        let beside = Guarded::new(&lock, 7);
         lock.begin(Unit::FIRST_PATH);
-        let guard = lock.lock_beside(&beside);
+        let guard = beside.lock();
         lock.leave(Unit::FIRST_PATH);
         assert!(*guard == 7 && !guard.unit().is_idle(Unit::FIRST_PATH));
         drop(guard);
