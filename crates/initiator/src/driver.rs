@@ -199,7 +199,7 @@ impl Driver {
         self.shared.course.phase.set(SessionPhase::Ended(Err(Error::closed())));
         self.shared.course.notices.end();
         self.ended = true;
-        self.requests.fail(&self.peer);
+        self.requests.fail(&self.peer, self.now);
     }
 }
 

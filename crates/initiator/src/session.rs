@@ -25,7 +25,7 @@ use crate::driver::handle::DriverHandle;
 use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
-use crate::driver::request::{Answered, Holds, Message, Request};
+use crate::driver::request::{Answered, Holds, Message, Request, RequestId, Submission};
 use crate::driver::shared::{SessionPhase, Shared};
 use crate::driver::waiter::Waiter;
 use crate::error::{Cause, Error};
@@ -496,10 +496,35 @@ impl Session {
         unit: &Arc<UnitState>,
         terms: CommandTerms,
     ) -> Waiter<'_, Answered> {
-        let listener = Some(Listener::new(unit, terms));
+        let listener = Some(Listener::new(Arc::clone(unit), terms));
         let holds = Holds { _permit: permit, extent, listener };
         let request = |answer| Request::Command(command(), answer);
         Waiter::start(&self.driver, &self.shared, holds, request)
+    }
+
+    /// Sends the command of an attempt of a disk's request once. The listener reports its end, as that of [`perform`](Self::perform).
+    pub(crate) fn hand_over(
+        &self,
+        command: impl FnOnce() -> Command,
+        permit: Arc<Permit>,
+        extent: Option<Arc<RangeGuard>>,
+        listener: Listener,
+    ) -> RequestId {
+        let id = self.driver.next_id();
+        let holds = Holds { _permit: permit, extent, listener: Some(listener) };
+        self.driver.submit(Submission { id, request: Request::Attempt(command()), holds });
+        id
+    }
+
+    /// Gives a command up that was [handed over](Self::hand_over). Its end is reported all the same.
+    pub(crate) fn give_up(&self, id: RequestId) {
+        // A driver that is gone has ended it.
+        self.driver.tell(Message::Cancel(id));
+    }
+
+    /// Why the session takes nothing more.
+    pub(crate) fn reason_of_end(&self) -> Error {
+        self.shared.reason_of_end()
     }
 
     /// What is wrong on the path, if segments are kept short because of it.

@@ -1,8 +1,8 @@
 //! What outlives a request: what is known of a unit, what is being written, what was not flushed, how
 //! much may be under way, and what is counted.
 
+pub(crate) mod attempt;
 pub(crate) mod budget;
-pub(crate) mod cancellation;
 pub(crate) mod counters;
 pub(crate) mod fencing;
 pub(crate) mod flushing;

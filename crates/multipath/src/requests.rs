@@ -373,6 +373,11 @@ impl<E: Clone> Requests<E> {
         self.released(path, now);
     }
 
+    /// Returns whether a request waits for the end of an attempt.
+    pub fn is_awaited(&self, attempt: AttemptId) -> bool {
+        self.attempts.get(attempt.0).is_some_and(|attempt| attempt.request.is_some())
+    }
+
     /// Returns when an attempt in flight took its path.
     pub fn taken_at(&self, attempt: AttemptId) -> Option<Instant> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())

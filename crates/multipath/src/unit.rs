@@ -51,6 +51,17 @@ pub enum GoodEnd {
     Wrote,
 }
 
+impl GoodEnd {
+    /// Returns what the end means if nobody waits for it: nobody expects that a flush brings what was written onto the medium.
+    #[must_use]
+    pub const fn if_nobody_waits(self) -> Self {
+        match self {
+            Self::Wrote => Self::NoReset,
+            Self::SaysNothing | Self::NoReset => self,
+        }
+    }
+}
+
 /// What a unit has reported to a session before it was known to be the unit of the others.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of one owner whether it has news")]

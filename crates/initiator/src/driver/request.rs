@@ -67,6 +67,8 @@ pub(super) type Sender<T> = oneshot::Sender<Result<T, Error>>;
 #[derive(Debug)]
 pub(crate) enum Request {
     Command(Command, Sender<Answered>),
+    /// The same, of an attempt of a disk's request, which the listener reports to.
+    Attempt(Command),
     Manage(TaskFunction, Lun, Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
     /// With data that the target is to send back.
@@ -77,6 +79,8 @@ pub(crate) enum Request {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Command(Sender<Answered>),
+    /// Nowhere: the listener reports it.
+    Attempt,
     Manage(Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
     Ping(Sender<Duration>),
@@ -86,7 +90,7 @@ impl Request {
     /// The request's name in the standard.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Command(command, _) => command.cdb.operation_name(),
+            Self::Command(command, _) | Self::Attempt(command) => command.cdb.operation_name(),
             Self::Manage(..) => "task management",
             Self::SendTargets(_) => "SendTargets",
             Self::Ping(..) => "NOP-Out",
@@ -95,7 +99,7 @@ impl Request {
 
     /// The bytes that it moves, both ways.
     pub(crate) fn data_len(&self) -> usize {
-        let Self::Command(command, _) = self else { return 0 };
+        let (Self::Command(command, _) | Self::Attempt(command)) = self else { return 0 };
         let written = command.write.as_ref().map_or(0, Payload::len);
         written + command.read.as_ref().map_or(0, ReadBuffer::len)
     }
@@ -104,6 +108,8 @@ impl Request {
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Command(_, answer) => answer.is_closed(),
+            // Whoever gives it up says so.
+            Self::Attempt(_) => false,
             Self::Manage(_, _, answer) => answer.is_closed(),
             Self::SendTargets(answer) => answer.is_closed(),
             Self::Ping(_, answer) => answer.is_closed(),
@@ -114,6 +120,7 @@ impl Request {
     pub(crate) fn into_answer(self) -> Answer {
         match self {
             Self::Command(_, answer) => Answer::Command(answer),
+            Self::Attempt(_) => Answer::Attempt,
             Self::Manage(_, _, answer) => Answer::Manage(answer),
             Self::SendTargets(answer) => Answer::SendTargets(answer),
             Self::Ping(_, answer) => Answer::Ping(answer),
@@ -130,6 +137,7 @@ impl Request {
             Self::Command(command, answer) => {
                 (session.submit(command, now), Answer::Command(answer))
             }
+            Self::Attempt(command) => (session.submit(command, now), Answer::Attempt),
             Self::Manage(function, lun, answer) => {
                 (session.manage(function, lun, None, now), Answer::Manage(answer))
             }
@@ -187,7 +195,7 @@ impl Answer {
     }
 
     /// Whether it is a command, for whose end nobody waits any more.
-    pub(crate) fn is_abandoned_command(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         matches!(self, Self::Command(answer) if answer.is_closed())
     }
 
@@ -195,6 +203,7 @@ impl Answer {
         // A caller that no longer listens is no concern of the driver.
         match self {
             Self::Command(answer) => drop(answer.send(Err(error))),
+            Self::Attempt => {}
             Self::Manage(answer) => drop(answer.send(Err(error))),
             Self::SendTargets(answer) => drop(answer.send(Err(error.as_not_executed()))),
             Self::Ping(answer) => drop(answer.send(Err(error.as_not_executed()))),

@@ -59,7 +59,7 @@ impl Requests {
         let was_sent = session.give_up(itt, now.into_std());
         // What the unit never saw, it did not answer.
         if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
-            pending.holds.listener = None;
+            pending.holds.listener.iter_mut().for_each(Listener::was_not_sent);
         }
     }
 
@@ -78,9 +78,8 @@ impl Requests {
         let name = request.name();
         if holds.is_in_doubt() {
             let cause = TaskError::Withdrawn;
-            return request
-                .into_answer()
-                .fail(Error::from(SessionCause::Task { request: name, cause }));
+            let error = Error::from(SessionCause::Task { request: name, cause });
+            return fail(request.into_answer(), &mut holds, error, now);
         }
         holds.listener.iter_mut().for_each(Listener::begin);
         let (result, answer) = request.start(session, now.into_std());
@@ -92,8 +91,8 @@ impl Requests {
                 self.pending.insert(itt, Pending { id, name, answer, holds });
                 self.unsent += 1;
             }
-            Err(SubmitError::Closed) => answer.fail(Error::closed()),
-            Err(why) => answer.fail(Cause::from(why).into()),
+            Err(SubmitError::Closed) => fail(answer, &mut holds, Error::closed(), now),
+            Err(why) => fail(answer, &mut holds, Cause::from(why).into(), now),
         }
     }
 
@@ -110,24 +109,30 @@ impl Requests {
             return;
         };
         self.answers.given();
-        let judged = match (&mut holds.listener, &outcome) {
-            (Some(listener), Outcome::Command(result)) => {
-                if answer.is_abandoned_command() {
-                    listener.nobody_waits();
-                }
-                listener.ended(result)
-            }
-            _ => None,
-        };
-        if judged.is_some_and(|judged| judged.may_be_another_unit) {
-            self.withdraw_doubtful(session, now);
-        }
         match holds.extent {
             Some(extent) if outcome.is_unsettled() => shared.units.unsettled.put(extent),
             Some(_) => shared.units.unsettled.end(),
             None => {}
         }
-        answer.give(outcome, judged, |why| peer.explain_task(name, why));
+        let explain = |why| peer.explain_task(name, why);
+        let may_be_another_unit = match (answer, outcome) {
+            (Answer::Attempt, Outcome::Command(result)) => holds
+                .listener
+                .is_some_and(|mut listener| listener.attempt_ended(name, result, explain, now)),
+            (answer, outcome) => {
+                let judged = match (&mut holds.listener, &outcome) {
+                    (Some(listener), Outcome::Command(result)) => {
+                        listener.ended(result, answer.is_abandoned())
+                    }
+                    _ => None,
+                };
+                answer.give(outcome, judged, explain);
+                judged.is_some_and(|judged| judged.may_be_another_unit)
+            }
+        };
+        if may_be_another_unit {
+            self.withdraw_doubtful(session, now);
+        }
     }
 
     /// Takes back what is not on its way yet and must not be sent before its unit has been asked which
@@ -146,10 +151,21 @@ impl Requests {
     }
 
     /// Fails all requests: nobody runs the session any more.
-    pub(super) fn fail(&mut self, peer: &Peer) {
-        for Pending { name, answer, .. } in std::mem::take(&mut self.pending).into_values() {
+    pub(super) fn fail(&mut self, peer: &Peer, now: Instant) {
+        for Pending { name, answer, mut holds, .. } in
+            std::mem::take(&mut self.pending).into_values()
+        {
             let cause = TransportError::Io("the task of its session has ended".to_owned()).into();
-            answer.fail(peer.explain_task(name, TaskError::Session { cause, sent: true }));
+            let error = peer.explain_task(name, TaskError::Session { cause, sent: true });
+            fail(answer, &mut holds, error, now);
         }
+    }
+}
+
+/// Fails a request that the session does not have, or not any more.
+fn fail(answer: Answer, holds: &mut Holds, error: Error, now: Instant) {
+    match (answer, &mut holds.listener) {
+        (Answer::Attempt, Some(listener)) => listener.attempt_failed(error, now),
+        (answer, _) => answer.fail(error),
     }
 }

@@ -1,32 +1,32 @@
 //! One read, write or other transfer of a disk, carried out by the orders of [`Requests`](iscsi_multipath::requests::Requests).
 
 use std::future::{pending, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use iscsi_multipath::requests::{AttemptId, Failure, RequestSpec, Route};
 use iscsi_session::Completion;
 use smallvec::SmallVec;
 
+use crate::boxed::BoxFuture;
 use crate::error::Error;
-use crate::multipath::inbox::{Attempt, Order};
-use crate::multipath::path::Path;
+use crate::multipath::inbox::{Attempt, Order, Timed, Unproven};
+use crate::multipath::outputs::Flight;
+use crate::multipath::path::{Path, SentCommand};
 use crate::multipath::paths::{Paths, now};
 use crate::multipath::request::Request;
 use crate::multipath::request_report::RequestReport;
 use crate::runtime;
 use crate::scheduler::Charge;
 use crate::state::budget::Permit;
-use crate::state::cancellation::Cancellation;
 use crate::state::counters::RequestKind;
+use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
-/// An answer, and when it came.
-type Timed = (Completion, Instant);
-/// The end of an attempt, with the transfer for another one.
-type Carried = Pin<Box<dyn Future<Output = (Transfer, Option<Timed>)> + Send>>;
 type Waiting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// The answer to a transfer, and the time that it took, waits included.
@@ -43,17 +43,15 @@ impl Answered {
     }
 }
 
-/// A transfer that needs more than one attempt over the only path.
+/// A transfer that needs more than one attempt.
 struct Execution<'a> {
     request: Request<'a>,
     paths: &'a Paths,
-    /// What the next attempt sends.
+    /// What each attempt sends.
     transfer: Transfer,
     copies: SmallVec<[Copy; 2]>,
-    /// The copy that has just ended beside another one: it may be sent again, within its own memory.
-    ended: Option<Transfer>,
-    /// The answer of the attempt that has succeeded.
-    answer: Option<Timed>,
+    /// The memory of the copy that has just ended beside another one: it may be sent again within that.
+    spare: Option<Arc<Permit>>,
     payment: Payment<'a>,
     /// What is paid to the class for a second copy, before it is sent.
     hedge_payment: Payment<'a>,
@@ -75,17 +73,29 @@ struct Payment<'a> {
 /// One of the copies of a request in flight.
 struct Copy {
     attempt: AttemptId,
-    carried: Carried,
-    /// How a write is given up.
-    cancellation: Option<Cancellation>,
+    path: Path,
+    permit: Arc<Permit>,
+    charge: Option<Charge>,
+    progress: Progress,
+}
+
+/// How far a copy has come.
+enum Progress {
+    /// It is not handed over before it is certain which unit takes it.
+    Held(Flight, BoxFuture<'static, Result<(), Error>>),
+    /// The session ends it.
+    Sent(SentCommand),
+    /// The unit has executed it. It does not count before it is certain which unit that was.
+    Unproven(Flight, Box<Unproven>, BoxFuture<'static, Result<(), Error>>),
+    /// It has ended, and what follows comes next.
+    Over,
 }
 
 /// What happens next.
-#[expect(clippy::large_enum_variant, reason = "it is handled where it is made")]
 enum Event {
     Order(Order),
-    /// The copy at this place has ended.
-    Ended(usize, Transfer, Option<Timed>),
+    /// It is certain of the copy at this place which unit it is, or it fails.
+    Recognized(usize, Result<(), Error>),
     /// The class has let an attempt pass, or a second copy.
     Charged {
         charged: Result<Charge, Error>,
@@ -119,27 +129,26 @@ impl Paths {
                 None => (self.reserve(len).await?, now()),
             };
             transfer.set_permit(Arc::new(permit));
-            let (mut request, order) =
-                Request::submit(self, transfer.kind(), self.spec(&transfer), ready);
-            let mut last = None;
-            let order = match order {
-                Some(Order::Send(attempt)) if attempt.is_only => {
-                    let flight = request.flight(&attempt);
-                    // It has paid to no class, which it would wait for.
-                    let (result, now) = carry(&attempt.carrier, None, &mut transfer).await;
-                    let order =
-                        flight.end_and_take(result.as_ref().map(drop), Some(&transfer), now);
-                    if let Ok(answer) = result {
-                        request.complete();
-                        return Ok(Answered::since(begun, (answer, now)));
-                    }
-                    last = Some(attempt.carrier);
-                    order
-                }
-                order => order,
-            };
-            // Boxed, since a request that succeeds over the only path does not need the room.
-            let timed = Box::pin(Execution::new(request, self, transfer, last).run(order)).await?;
+            let (kind, spec) = (transfer.kind(), self.spec(&transfer));
+            let (mut request, mut order) =
+                Request::submit_and_listen(self, kind, spec, ready).await;
+            let (mut first, mut last) = (None, None);
+            if let Some(Order::Send(attempt)) = order {
+                last = Some(attempt.carrier.clone());
+                first = Copy::send(&request, attempt, &mut transfer, (None, None));
+                order = match &first {
+                    Some(Copy { progress: Progress::Sent(_), .. }) => Some(request.next().await),
+                    Some(_) | None => None,
+                };
+            }
+            if let Some(Order::Completed(Ok((_, Some(answer))))) = order {
+                request.complete();
+                first.into_iter().for_each(Copy::leave);
+                return Ok(Answered::since(begun, answer));
+            }
+            // Boxed, since a request that succeeds at the first attempt does not need the room.
+            let execution = Execution::new(request, self, transfer, (first, last));
+            let timed = Box::pin(execution.run(order)).await?;
             Ok(Answered::since(begun, timed))
         }
     }
@@ -157,33 +166,50 @@ impl Paths {
     }
 }
 
-/// Carries a transfer over a path, for which it has paid this to its class. Returns the answer, and when it came.
-async fn carry(
-    carrier: &Path,
-    charge: Option<Charge>,
-    transfer: &mut Transfer,
-) -> (Result<Completion, Error>, Instant) {
-    // What is dropped from here on may have been sent.
-    let charge = charge.map(Charge::sent);
-    let result = carrier.carry(transfer).await;
-    let now = now();
-    // What is written is on its way whatever comes of it.
-    if let Some(charge) = charge.filter(|_| !transfer.writes()) {
-        charge.settle(result.as_ref().map_or(0, |answer| answer.data.len() as u64));
+impl Copy {
+    /// Sends a copy of a request over a path as soon as it is certain which unit takes it. It has paid this to its class.
+    /// `None` if that has failed.
+    fn send(
+        request: &Request<'_>,
+        attempt: Attempt,
+        transfer: &mut Transfer,
+        (permit, charge): (Option<Arc<Permit>>, Option<Charge>),
+    ) -> Option<Self> {
+        let permit = permit.or_else(|| transfer.permit())?;
+        let path = attempt.carrier.clone();
+        let progress = match path.unit.recognition_for(transfer) {
+            Some(recognition) => Progress::Held(request.flight(&attempt), recognition),
+            None => {
+                let (requester, attempted) = (request.requester(), request.attempted(&attempt));
+                match path.hand_over(transfer, Arc::clone(&permit), requester, attempted) {
+                    Ok(sent) => Progress::Sent(sent),
+                    Err(error) => {
+                        request.flight(&attempt).fail(&error);
+                        return None;
+                    }
+                }
+            }
+        };
+        // What is dropped from here on may have been sent.
+        let charge = charge.map(Charge::sent);
+        Some(Self { attempt: attempt.id, path, permit, charge, progress })
     }
-    (result, now)
 }
 
 impl<'a> Execution<'a> {
-    fn new(request: Request<'a>, paths: &'a Paths, transfer: Transfer, last: Option<Path>) -> Self {
+    fn new(
+        request: Request<'a>,
+        paths: &'a Paths,
+        transfer: Transfer,
+        (first, last): (Option<Copy>, Option<Path>),
+    ) -> Self {
         let report = RequestReport::new(paths.report(), transfer.name(), transfer.blocks());
         Self {
             request,
             paths,
             transfer,
-            copies: SmallVec::new(),
-            ended: None,
-            answer: None,
+            copies: first.into_iter().collect(),
+            spare: None,
             payment: Payment::default(),
             hedge_payment: Payment::default(),
             permit: None,
@@ -205,21 +231,20 @@ impl<'a> Execution<'a> {
                     return self.completed(result).await;
                 }
                 Event::Order(order) => self.follow(order),
-                Event::Ended(at, transfer, timed) => self.ended(at, transfer, timed),
+                Event::Recognized(at, result) => self.recognized(at, result),
                 Event::Charged { charged, is_hedge } => self.charged(charged, is_hedge),
                 Event::Reserved(reserved) => self.reserved(reserved.ok()),
             }
         }
     }
 
-    /// Waits for what happens next. The end of a copy comes before what follows from it, and that before what is not wanted
-    /// any more by then.
+    /// Waits for what happens next. What the request is to do comes before what is not wanted any more by then.
     async fn next(&mut self) -> Event {
         let Self { request, copies, payment, hedge_payment, reserving, .. } = self;
         tokio::select! {
             biased;
-            (at, (transfer, timed)) = ended(copies) => Event::Ended(at, transfer, timed),
             order = request.next() => Event::Order(order),
+            (at, result) = recognized(copies) => Event::Recognized(at, result),
             charged = some(&mut payment.waiting) => Event::Charged { charged, is_hedge: false },
             charged = some(&mut hedge_payment.waiting) => Event::Charged { charged, is_hedge: true },
             reserved = some(reserving) => Event::Reserved(reserved),
@@ -227,15 +252,12 @@ impl<'a> Execution<'a> {
     }
 
     fn follow(&mut self, order: Order) {
-        let ended = self.ended.take();
+        let spare = self.spare.take();
         match order {
-            Order::Send(attempt) => self.send(attempt, ended),
-            Order::Abort(attempt) => {
-                let copy = self.copies.iter().find(|copy| copy.attempt == attempt);
-                copy.and_then(|copy| copy.cancellation.as_ref())
-                    .into_iter()
-                    .for_each(Cancellation::cancel);
-            }
+            Order::Send(attempt) => self.send(attempt, spare),
+            Order::Abort(attempt) => self.abort(attempt),
+            Order::Ended(attempt, buffer) => self.ended(attempt, buffer),
+            Order::Prove(unproven) => self.prove(unproven),
             Order::Charge { is_hedge } => {
                 let waiting = Box::pin(self.paths.pass(self.transfer.len()));
                 self.payment_of(is_hedge).waiting = Some(waiting);
@@ -281,63 +303,113 @@ impl<'a> Execution<'a> {
         self.paths.change(|state| state.requests.reserved(request, is_reserved, now()));
     }
 
-    /// Sends a copy over a path: the one that has `ended` there, if there is one.
-    fn send(&mut self, attempt: Attempt, ended: Option<Transfer>) {
-        let flight = self.request.flight(&attempt);
-        let mut transfer = match ended {
-            Some(transfer) if !attempt.is_hedge => transfer,
-            Some(_) | None => {
-                let again = self.transfer.again();
-                std::mem::replace(&mut self.transfer, again)
-            }
-        };
-        if attempt.is_hedge {
-            let permit = self.permit.take();
-            permit.into_iter().for_each(|permit| transfer.set_permit(Arc::new(permit)));
-        }
+    /// Sends a copy over a path. The one that has just ended there may be sent again, within its own memory.
+    fn send(&mut self, attempt: Attempt, spare: Option<Arc<Permit>>) {
+        let is_hedge = attempt.is_hedge;
+        let permit = if is_hedge { self.permit.take().map(Arc::new) } else { spare };
         if attempt.is_short {
-            transfer.shorten();
+            self.transfer.shorten();
         }
-        let cancellation = transfer.writes().then(Cancellation::default);
-        if let Some(cancellation) = &cancellation {
-            transfer = transfer.cancelled_by(cancellation.clone());
-        }
+        let charge = self.payment_of(is_hedge).charge.take();
         self.last = Some(attempt.carrier.clone());
-        let charge = self.payment_of(attempt.is_hedge).charge.take();
-        let (id, carrier) = (attempt.id, attempt.carrier);
-        let carried = Box::pin(async move {
-            let (result, now) = carry(&carrier, charge, &mut transfer).await;
-            flight.end(result.as_ref().map(drop), &transfer, now);
-            (transfer, result.ok().map(|answer| (answer, now)))
-        });
-        self.copies.push(Copy { attempt: id, carried, cancellation });
+        let Self { request, transfer, copies, .. } = self;
+        copies.extend(Copy::send(request, attempt, transfer, (permit, charge)));
     }
 
-    fn ended(&mut self, at: usize, transfer: Transfer, timed: Option<Timed>) {
-        drop(self.copies.remove(at));
-        if self.answer.is_none() {
-            self.answer = timed;
+    /// A copy is not wanted any more. One that was sent still ends.
+    fn abort(&mut self, attempt: AttemptId) {
+        let Some(at) = self.position(attempt) else { return };
+        match self.copies.get(at).map(|copy| &copy.progress) {
+            Some(Progress::Sent(sent)) => sent.give_up(),
+            Some(_) => drop(self.copies.remove(at)),
+            None => {}
         }
-        if self.copies.is_empty() {
-            // It has the caller's buffer, if there is one.
-            self.transfer = transfer;
-        } else {
-            self.ended = Some(transfer);
+    }
+
+    /// A copy that was sent has not succeeded.
+    fn ended(&mut self, attempt: AttemptId, buffer: BytesMut) {
+        let Some(at) = self.position(attempt) else { return };
+        let copy = self.copies.remove(at);
+        self.spare = Some(Arc::clone(&copy.permit));
+        self.transfer.restore(buffer);
+        copy.end(&self.transfer, 0);
+    }
+
+    /// A copy was executed, perhaps by another unit.
+    fn prove(&mut self, unproven: Unproven) {
+        let Some(at) = self.position(unproven.attempt) else { return };
+        let Some(copy) = self.copies.get_mut(at) else { return };
+        let flight = self.request.flight_over(unproven.attempt, unproven.path);
+        let (unit, wants_proof) = (copy.path.unit.clone(), self.transfer.wants_proof());
+        let proof = Box::pin(async move { unit.prove(wants_proof).await });
+        let unproven = Progress::Unproven(flight, Box::new(unproven), proof);
+        if let Progress::Sent(sent) = mem::replace(&mut copy.progress, unproven) {
+            sent.leave();
         }
+    }
+
+    /// It is certain of a copy which unit it is, or will not be.
+    fn recognized(&mut self, at: usize, result: Result<(), Error>) {
+        let Some(copy) = self.copies.get_mut(at) else { return };
+        let failed = match (mem::replace(&mut copy.progress, Progress::Over), result) {
+            (Progress::Held(flight, _), Ok(())) => {
+                let (requester, attempted) = (self.request.requester(), *flight.attempted());
+                let permit = Arc::clone(&copy.permit);
+                match copy.path.hand_over(&mut self.transfer, permit, requester, attempted) {
+                    Ok(sent) => {
+                        flight.leave();
+                        copy.progress = Progress::Sent(sent);
+                        None
+                    }
+                    Err(error) => Some((flight, error)),
+                }
+            }
+            (Progress::Unproven(flight, unproven, _), Ok(())) => {
+                let Unproven { begun, completion, .. } = *unproven;
+                let good = LogicalUnit::good_end(&self.transfer);
+                if let Err(completion) = flight.prove(&begun, good, completion) {
+                    let copy = self.copies.remove(at);
+                    self.transfer.restore(completion.data);
+                    copy.end(&self.transfer, 0);
+                }
+                None
+            }
+            (Progress::Held(flight, _) | Progress::Unproven(flight, ..), Err(error)) => {
+                Some((flight, error))
+            }
+            (progress @ (Progress::Sent(_) | Progress::Over), _) => {
+                copy.progress = progress;
+                None
+            }
+        };
+        if let Some((flight, error)) = failed {
+            self.copies.remove(at).end(&self.transfer, 0);
+            flight.fail(&error);
+        }
+    }
+
+    fn position(&self, attempt: AttemptId) -> Option<usize> {
+        self.copies.iter().position(|copy| copy.attempt == attempt)
     }
 
     async fn completed(
         mut self,
-        result: Result<AttemptId, Failure<Error>>,
+        result: Result<(AttemptId, Option<Timed>), Failure<Error>>,
     ) -> Result<Timed, Error> {
-        // Their ends are not waited for, but each keeps its place and its range until then.
+        let answered = result.as_ref().ok().map(|(attempt, _)| *attempt);
+        let moved = result.as_ref().ok().and_then(|(_, answer)| answer.as_ref());
+        let moved = moved.map_or(0, |(completion, _)| completion.data.len() as u64);
+        // The ends of the others are not waited for, but each keeps its place and its range until then.
         for copy in self.copies.drain(..) {
-            tokio::spawn(copy.carried);
+            if answered == Some(copy.attempt) {
+                copy.end(&self.transfer, moved);
+            } else {
+                copy.leave();
+            }
         }
-        let failure = match (result, self.answer) {
-            (Ok(_), Some(answer)) => return Ok(answer),
-            (Ok(_), None) => return Err(Error::closed()),
-            (Err(failure), _) => failure,
+        let failure = match result {
+            Ok((_, answer)) => return answer.ok_or_else(Error::closed),
+            Err(failure) => failure,
         };
         let has_met_reservation = matches!(failure, Failure::Reservation(_));
         let error = self.report.error_of(failure);
@@ -348,17 +420,40 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Waits for the end of a copy, and returns its place.
-async fn ended(copies: &mut [Copy]) -> (usize, (Transfer, Option<Timed>)) {
-    poll_fn(|context| {
+impl Copy {
+    /// The copy has ended. It has moved so many bytes, if it reads.
+    fn end(mut self, transfer: &Transfer, moved: u64) {
+        // What is written is on its way whatever comes of it.
+        if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
+            charge.settle(moved);
+        }
+        self.leave();
+    }
+
+    /// The request has ended, or this copy has. What was sent may go on.
+    fn leave(self) {
+        if let Progress::Sent(sent) = self.progress {
+            sent.leave();
+        }
+    }
+}
+
+/// Waits until it is certain of a copy which unit it is, and returns its place.
+async fn recognized(copies: &mut [Copy]) -> (usize, Result<(), Error>) {
+    let mut poll = |context: &mut Context<'_>| {
         for (at, copy) in copies.iter_mut().enumerate() {
-            if let Poll::Ready(ended) = copy.carried.as_mut().poll(context) {
-                return Poll::Ready((at, ended));
+            let (Progress::Held(_, waiting) | Progress::Unproven(_, _, waiting)) =
+                &mut copy.progress
+            else {
+                continue;
+            };
+            if let Poll::Ready(result) = waiting.as_mut().poll(context) {
+                return Poll::Ready((at, result));
             }
         }
         Poll::Pending
-    })
-    .await
+    };
+    poll_fn(move |context| poll(context)).await
 }
 
 async fn some<T>(waiting: &mut Option<Waiting<'_, T>>) -> Result<T, Error> {

@@ -51,15 +51,17 @@ impl Paths {
                 Order::Send(attempt) => {
                     let flight = request.flight(&attempt);
                     let result = self.flush_over(attempt, Arc::clone(&permit)).await;
-                    order = flight.end_and_take(result.as_ref().copied(), None, now());
+                    order = flight.end_and_take(result.as_ref().copied(), now());
                 }
                 Order::Report(reported) => report.apply(reported),
                 Order::Completed(result) => {
                     request.complete();
                     return result.map(drop).map_err(|failure| report.error_of(failure));
                 }
-                // It waits for no class, and is never in flight twice.
+                // It waits for no class, is never in flight twice, and ends its attempts itself.
                 Order::Abort(_)
+                | Order::Ended(..)
+                | Order::Prove(_)
                 | Order::Charge { .. }
                 | Order::Reserve { .. }
                 | Order::Unreserve => {}

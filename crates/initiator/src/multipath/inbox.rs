@@ -1,14 +1,21 @@
 //! What the requests of a disk are to do next, until their callers take it.
 
 use std::task::Waker;
+use std::time::Instant;
 
-use iscsi_multipath::PathId;
+use bytes::BytesMut;
 use iscsi_multipath::requests::{AttemptId, Failure, Report, RequestId};
+use iscsi_multipath::{Begun, PathId};
+use iscsi_session::Completion;
 use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::multipath::path::Path;
+use crate::state::attempt::Wakers;
 use crate::state::counters::RequestKind;
+
+/// The answer to a command, and when it came.
+pub(super) type Timed = (Completion, Instant);
 
 /// One attempt of a request: its command is to be sent over the path `carrier`.
 pub(super) struct Attempt {
@@ -19,8 +26,14 @@ pub(super) struct Attempt {
     pub(super) is_short: bool,
     /// Whether it is the second copy, for which memory was reserved.
     pub(super) is_hedge: bool,
-    /// Whether there was no other path by then, so that the request is not hedged.
-    pub(super) is_only: bool,
+}
+
+/// An attempt whose command the unit has executed, while it may have been another one.
+pub(super) struct Unproven {
+    pub(super) attempt: AttemptId,
+    pub(super) path: PathId,
+    pub(super) begun: Begun,
+    pub(super) completion: Completion,
 }
 
 /// What a request is to do next.
@@ -39,7 +52,12 @@ pub(super) enum Order {
     /// A flush finds out whether it needs a path without other requests.
     Prepare,
     Report(Report<Error>),
-    Completed(Result<AttemptId, Failure<Error>>),
+    /// The command of an attempt that was sent has not succeeded. Its buffer comes back. What follows comes next.
+    Ended(AttemptId, BytesMut),
+    /// The unit has executed the command of an attempt, and has to be asked which unit it is before the attempt ends.
+    Prove(Unproven),
+    /// With the answer, if the command of one attempt was all that there was to do.
+    Completed(Result<(AttemptId, Option<Timed>), Failure<Error>>),
 }
 
 /// The orders for each request that has not taken the last one, by its [place](RequestId::place). Two requests have the same
@@ -51,21 +69,25 @@ struct Inbox {
     request: RequestId,
     /// What it counts as, and the bytes that it moves.
     counts_as: (RequestKind, u64),
-    orders: SmallVec<[Order; 1]>,
+    orders: Orders,
     waker: Option<Waker>,
 }
 
-/// The callers that have new orders. They are woken when no lock is held.
-pub(super) type Wakers = SmallVec<[Waker; 2]>;
+type Orders = SmallVec<[Order; 1]>;
 
 impl Inboxes {
-    /// Opens the inbox of a request that is submitted.
-    pub(super) fn open(&mut self, request: RequestId, counts_as: (RequestKind, u64)) {
+    /// Opens the inbox of a request that is submitted by a task with this waker.
+    pub(super) fn open(
+        &mut self,
+        request: RequestId,
+        counts_as: (RequestKind, u64),
+        waker: Option<Waker>,
+    ) {
         let place = request.place() as usize;
         if self.0.len() <= place {
             self.0.resize_with(place + 1, SmallVec::new);
         }
-        let inbox = Inbox { request, counts_as, orders: SmallVec::new(), waker: None };
+        let inbox = Inbox { request, counts_as, orders: Orders::new(), waker };
         if let Some(inboxes) = self.0.get_mut(place) {
             inboxes.push(inbox);
         }
@@ -86,6 +108,11 @@ impl Inboxes {
         }
     }
 
+    /// Whether the caller of a request has not given it up, and does not have its result.
+    pub(super) fn is_open(&self, request: RequestId) -> bool {
+        self.len_of(request).is_some()
+    }
+
     /// Whether a request has orders that its caller has not taken.
     pub(super) fn has_orders(&self, request: RequestId) -> bool {
         let inboxes = self.0.get(request.place() as usize);
@@ -93,13 +120,19 @@ impl Inboxes {
         inboxes.any(|inbox| inbox.request == request && !inbox.orders.is_empty())
     }
 
-    /// Takes the attempts that have not begun.
-    pub(super) fn take_attempts(&mut self, request: RequestId) -> SmallVec<[Attempt; 1]> {
+    /// Takes the attempts that are the caller's: those that have not begun, and those that are not proved.
+    pub(super) fn take_attempts(
+        &mut self,
+        request: RequestId,
+    ) -> SmallVec<[(AttemptId, PathId); 1]> {
         let mut attempts = SmallVec::new();
         let Some(inbox) = self.get_mut(request) else { return attempts };
         for order in std::mem::take(&mut inbox.orders) {
-            if let Order::Send(attempt) = order {
-                attempts.push(attempt);
+            if let Order::Send(Attempt { id, path, .. }) = order {
+                attempts.push((id, path));
+            } else if let Order::Prove(Unproven { attempt, path, completion, .. }) = order {
+                attempts.push((attempt, path));
+                inbox.orders.push(Order::Ended(attempt, completion.data));
             } else {
                 inbox.orders.push(order);
             }
@@ -113,7 +146,8 @@ impl Inboxes {
         inbox.waker = None;
         let order = inbox.orders.remove(0);
         if let Order::Completed(_) = order {
-            self.close(request);
+            // It is the last one.
+            drop(self.close(request));
         }
         Some(order)
     }
@@ -128,11 +162,14 @@ impl Inboxes {
         }
     }
 
-    /// Closes the inbox of a request that its caller has given up.
-    pub(super) fn close(&mut self, request: RequestId) {
-        if let Some(inboxes) = self.0.get_mut(request.place() as usize) {
-            inboxes.retain(|inbox| inbox.request != request);
-        }
+    /// Closes the inbox of a request that its caller has given up. Returns what was left, to be dropped when no lock is held:
+    /// buffers go back to where they came from.
+    pub(super) fn close(&mut self, request: RequestId) -> Orders {
+        let Some(inboxes) = self.0.get_mut(request.place() as usize) else { return Orders::new() };
+        let Some(at) = inboxes.iter().position(|inbox| inbox.request == request) else {
+            return Orders::new();
+        };
+        inboxes.swap_remove(at).orders
     }
 
     fn get_mut(&mut self, request: RequestId) -> Option<&mut Inbox> {

@@ -1,28 +1,32 @@
 //! Carries out what the requests of a disk want done: counts it, and gives each request its orders.
 
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
+use bytes::BytesMut;
 use iscsi_multipath::requests::end::End;
 use iscsi_multipath::requests::{AttemptEnd, AttemptId, Output, RequestId};
-use iscsi_multipath::{Access, PathId, Unit};
+use iscsi_multipath::{Access, Begun, GoodEnd, PathId, Unit};
+use iscsi_session::Completion;
 
 use crate::error::Error;
-use crate::multipath::inbox::{Attempt, Order, Wakers};
-use crate::multipath::paths::{Paths, State, StateGuard, now};
+use crate::multipath::inbox::{Attempt, Order, Timed, Unproven};
+use crate::multipath::paths::{Paths, Shared, State, StateGuard, now};
+use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
 use crate::state::counters::RequestKind;
-use crate::unit::transfer::Transfer;
+use crate::state::unit_lock::UnitGuard;
 
-/// An attempt in flight. Dropped before it has [ended](Self::end), it is given up with its request.
+/// An attempt that its caller ends: one that has not been handed to a session, is to be proved, or takes several commands.
+/// Dropped before it has [ended](Self::end), it is given up with its request.
 pub(super) struct Flight {
     paths: Paths,
-    request: RequestId,
-    attempt: AttemptId,
-    path: PathId,
-    kind: RequestKind,
-    len: u64,
+    attempted: Attempted,
     has_ended: bool,
 }
+
+/// The answer to an attempt.
+pub(super) type Answer = (AttemptId, Timed);
 
 impl Paths {
     /// Applies a change to the requests, and carries out what follows from it. Callers are woken once the lock is released.
@@ -35,7 +39,10 @@ impl Paths {
 
     /// The lock for a change, after which all that follows from it has to be [carried out](Self::carry_out_all).
     pub(super) fn lock_for_change(&self) -> StateGuard<'_> {
-        let mut state = self.lock();
+        self.for_change(self.lock())
+    }
+
+    fn for_change<'a>(&self, mut state: StateGuard<'a>) -> StateGuard<'a> {
         state.requests.set_backlog(self.is_short_of_memory());
         state
     }
@@ -47,21 +54,34 @@ impl Paths {
         mut state: StateGuard<'_>,
         own: Option<RequestId>,
     ) -> Option<Order> {
+        let (next, wakers) = self.carry_out_outputs(&mut state, own, &mut None);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    /// The same; also returns who is to be woken once the lock is released. `answer` is that to an attempt which has
+    /// succeeded, and is taken if its request waits for it.
+    pub(super) fn carry_out_outputs(
+        &self,
+        state: &mut StateGuard<'_>,
+        own: Option<RequestId>,
+        answer: &mut Option<Answer>,
+    ) -> (Option<Order>, Wakers) {
         let (mut next, mut wakers) = (None, Wakers::new());
         while let Some(output) = state.requests.poll_output() {
-            let Some((request, order)) = self.carry_out(&mut state, output) else { continue };
+            let Some((request, order)) = self.carry_out(state, output, answer) else { continue };
             if next.is_none() && own == Some(request) {
                 if let Order::Completed(_) = order {
-                    state.inboxes.close(request);
+                    // It is the only one.
+                    drop(state.inboxes.close(request));
                 }
                 next = Some(order);
             } else {
                 state.inboxes.push(request, order, &mut wakers);
             }
         }
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-        next
+        (next, wakers)
     }
 
     /// Whether requests wait for their share of the budget. They do not wait for the paths as long as those that have their
@@ -75,6 +95,7 @@ impl Paths {
         &self,
         guard: &mut StateGuard<'_>,
         output: Output<Error>,
+        answer: &mut Option<Answer>,
     ) -> Option<(RequestId, Order)> {
         let (state, unit) = guard.beside();
         match output {
@@ -85,6 +106,10 @@ impl Paths {
             Output::Completed { request, result, .. } => {
                 // A second copy that has not been sent is not needed any more.
                 state.drop_attempts(request);
+                let result = result.map(|attempt| {
+                    let timed = answer.take_if(|(of, _)| *of == attempt).map(|(_, timed)| timed);
+                    (attempt, timed)
+                });
                 return Some((request, Order::Completed(result)));
             }
             Output::Abort { request, attempt } => return Some((request, Order::Abort(attempt))),
@@ -128,8 +153,7 @@ impl Paths {
             let log = || tracing::debug!(path = path.0, "a request is late: a second copy is sent");
             self.report().log(log);
         }
-        let is_only = state.paths.open().len() < 2;
-        Some(Attempt { id, path, carrier, is_short, is_hedge, is_only })
+        Some(Attempt { id, path, carrier, is_short, is_hedge })
     }
 
     /// A port has refused a request: the unit is asked for the states of all ports.
@@ -153,15 +177,72 @@ impl Paths {
         self.attention().notify_one();
     }
 
-    /// An attempt begins, whose command is sent next.
-    pub(super) fn flight(
-        &self,
-        request: RequestId,
-        attempt: &Attempt,
-        (kind, len): (RequestKind, u64),
-    ) -> Flight {
-        let (attempt, path) = (attempt.id, attempt.path);
-        Flight { paths: self.clone(), request, attempt, path, kind, len, has_ended: false }
+    /// An attempt that its caller is to end.
+    pub(super) fn flight(&self, attempted: Attempted) -> Flight {
+        Flight { paths: self.clone(), attempted, has_ended: false }
+    }
+}
+
+impl Requester for Shared {
+    fn is_awaited(&self, unit: &UnitGuard<'_>, attempt: AttemptId) -> bool {
+        self.state.read(unit).requests.is_awaited(attempt)
+    }
+
+    fn ended(
+        self: Arc<Self>,
+        unit: UnitGuard<'_>,
+        attempted: &Attempted,
+        ended: Ended,
+        now: tokio::time::Instant,
+    ) -> Wakers {
+        let (paths, now) = (Paths(self), now.into_std());
+        let mut state = paths.for_change(paths.0.state.locked_by(unit));
+        let Attempted { request, attempt, path, .. } = *attempted;
+        let (mut answer, mut wakers) = (None, Wakers::new());
+        // Without a caller that waits for it a buffer goes back to where it came from, once the lock is released.
+        let mut left = None;
+        let mut give_back = |state: &mut State, buffer| {
+            if state.inboxes.is_open(request) {
+                state.inboxes.push(request, Order::Ended(attempt, buffer), &mut wakers);
+            } else {
+                left = Some(buffer);
+            }
+        };
+        match ended {
+            Ended::Good(completion) => {
+                answer = Some((attempt, (completion, now)));
+                state.answered(attempted, now);
+            }
+            Ended::Unproven(begun, completion) => {
+                if state.requests.is_awaited(attempt) {
+                    let unproven = Unproven { attempt, path, begun, completion };
+                    state.inboxes.push(request, Order::Prove(unproven), &mut wakers);
+                } else {
+                    left = Some(completion.data);
+                    state.given_up(attempted, now);
+                }
+            }
+            Ended::AnotherUnit(buffer) => {
+                give_back(&mut state, buffer);
+                state.paths.count_retry(path);
+                state.taken_back(attempted, now);
+            }
+            Ended::Failed(error, buffer) => {
+                give_back(&mut state, buffer);
+                paths.failed(&mut state, attempted, &error, now);
+            }
+            Ended::NotTaken => {
+                give_back(&mut state, BytesMut::new());
+                let session = state.paths.get(path).map(|path| path.unit.session().reason_of_end());
+                let error = session.unwrap_or_else(Error::closed);
+                paths.failed(&mut state, attempted, &error, now);
+            }
+        }
+        let (_, others) = paths.carry_out_outputs(&mut state, None, &mut answer);
+        drop(state);
+        drop((answer, left));
+        wakers.extend(others);
+        wakers
     }
 }
 
@@ -174,93 +255,149 @@ impl State {
         }
     }
 
-    /// Ends the attempts of a request whose commands have not been sent.
+    /// Ends the attempts of a request that its caller was to end.
     pub(super) fn drop_attempts(&mut self, request: RequestId) {
         if !self.inboxes.has_orders(request) {
             return;
         }
         let len = self.inboxes.len_of(request).unwrap_or_default();
-        for attempt in self.inboxes.take_attempts(request) {
-            self.paths.counted(attempt.path).give_up(len);
-            self.requests.ended(attempt.id, AttemptEnd::GIVEN_UP, now());
+        for (attempt, path) in self.inboxes.take_attempts(request) {
+            self.paths.counted(path).give_up(len);
+            self.requests.ended(attempt, AttemptEnd::GIVEN_UP, now());
         }
+    }
+
+    /// The attempt has succeeded.
+    fn answered(&mut self, attempted: &Attempted, now: Instant) {
+        let Attempted { attempt, path, kind, len, .. } = *attempted;
+        let taken_at = self.requests.taken_at(attempt);
+        let time = taken_at.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
+        let is_awaited = self.requests.is_awaited(attempt);
+        let counted = self.paths.counted(path);
+        if is_awaited {
+            counted.end(kind, len, Some(time));
+        } else {
+            counted.give_up(len);
+        }
+        let end = AttemptEnd { end: End::Good, ..AttemptEnd::GIVEN_UP };
+        self.requests.ended(attempt, end, now);
+        if is_awaited && kind != RequestKind::Flush {
+            self.meter.answered(len);
+            // Work that waits for memory is work: it has none until this request gives its share back.
+            let is_idle = self.requests.paths().in_flight(path) == 0;
+            self.meter.note_idle(is_idle && !self.requests.has_backlog());
+        }
+    }
+
+    /// Nobody waits for the attempt any more.
+    fn given_up(&mut self, attempted: &Attempted, now: Instant) {
+        self.paths.counted(attempted.path).give_up(attempted.len);
+        self.requests.ended(attempted.attempt, AttemptEnd::GIVEN_UP, now);
+    }
+
+    /// The command counts as one that was not sent: it is sent again.
+    fn taken_back(&mut self, attempted: &Attempted, now: Instant) {
+        self.paths.counted(attempted.path).give_up(attempted.len);
+        let end = AttemptEnd { end: End::Withdrawn, ..AttemptEnd::GIVEN_UP };
+        self.requests.ended(attempted.attempt, end, now);
+    }
+}
+
+impl Paths {
+    /// The attempt has failed. One that was given up counts as no error.
+    fn failed(
+        &self,
+        state: &mut StateGuard<'_>,
+        attempted: &Attempted,
+        error: &Error,
+        now: Instant,
+    ) {
+        let Attempted { attempt, path, kind, len, can_shorten, .. } = *attempted;
+        let mut end = error.end();
+        let is_routine = matches!(end, End::Attention | End::Withdrawn | End::UnknownCommand);
+        let is_awaited = state.requests.is_awaited(attempt);
+        let counted = state.paths.counted(path);
+        if is_routine || !is_awaited {
+            counted.give_up(len);
+        } else {
+            counted.end(kind, len, None);
+        }
+        if end == End::UnknownCommand && !can_shorten {
+            // Its shorter form was sent already.
+            end = End::Refused;
+        }
+        if end == End::SessionLost {
+            self.lose_path(state, path, error);
+        }
+        let access = error.refusing_port().or_else(|| error.suspected_port());
+        let may_have_executed = error.may_have_executed();
+        let end = AttemptEnd { end, access, error: Some(error.clone()), may_have_executed };
+        state.requests.ended(attempt, end, now);
     }
 }
 
 impl Flight {
-    /// The attempt has ended, with which `sent` went over the path. One that was cancelled counts as no error.
-    pub(super) fn end(mut self, result: Result<(), &Error>, sent: &Transfer, now: Instant) {
+    pub(super) const fn attempted(&self) -> &Attempted {
+        &self.attempted
+    }
+
+    /// The attempt is not the caller's to end any more: its command was handed over.
+    pub(super) fn leave(mut self) {
         self.has_ended = true;
-        self.paths.change(|state| self.ended(state, result, Some(sent), now));
+    }
+
+    /// The attempt has failed.
+    pub(super) fn fail(mut self, error: &Error) {
+        self.has_ended = true;
+        self.paths.change(|state| self.paths.failed(state, &self.attempted, error, now()));
+    }
+
+    /// It is proved that no reason to ask which unit it is was left when the command ended: the known unit has executed it, or
+    /// another one may have come and gone.
+    ///
+    /// # Errors
+    /// Another one may have: the command is sent again. The answer comes back.
+    pub(super) fn prove(
+        mut self,
+        begun: &Begun,
+        good: GoodEnd,
+        completion: Completion,
+    ) -> Result<(), Completion> {
+        self.has_ended = true;
+        let (paths, attempted, now) = (&self.paths, &self.attempted, now());
+        let mut state = paths.lock_for_change();
+        let (_, unit) = state.both();
+        let is_known_unit = unit.end_with_good(attempted.path, begun, good);
+        let mut answer = Some((attempted.attempt, (completion, now)));
+        if is_known_unit {
+            state.answered(attempted, now);
+        } else {
+            state.paths.count_retry(attempted.path);
+            state.taken_back(attempted, now);
+        }
+        let (_, wakers) = paths.carry_out_outputs(&mut state, None, &mut answer);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        match answer {
+            Some((_, (completion, _))) if !is_known_unit => Err(completion),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The attempt has ended. Returns what the request is to do next, if that is clear.
     pub(super) fn end_and_take(
         mut self,
         result: Result<(), &Error>,
-        sent: Option<&Transfer>,
         now: Instant,
     ) -> Option<Order> {
         self.has_ended = true;
         let mut state = self.paths.lock_for_change();
-        self.ended(&mut state, result, sent, now);
-        // It is in flight once, so that it has no earlier orders.
-        self.paths.carry_out_all(state, Some(self.request))
-    }
-
-    fn ended(
-        &self,
-        state: &mut StateGuard<'_>,
-        result: Result<(), &Error>,
-        sent: Option<&Transfer>,
-        now: Instant,
-    ) {
         match result {
-            Ok(()) => self.answered(state, now),
-            Err(error) => self.failed(state, error, sent, now),
+            Ok(()) => state.answered(&self.attempted, now),
+            Err(error) => self.paths.failed(&mut state, &self.attempted, error, now),
         }
-    }
-
-    fn answered(&self, state: &mut State, now: Instant) {
-        let taken_at = state.requests.taken_at(self.attempt);
-        let time = taken_at.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
-        state.paths.counted(self.path).end(self.kind, self.len, Some(time));
-        let end = AttemptEnd { end: End::Good, ..AttemptEnd::GIVEN_UP };
-        state.requests.ended(self.attempt, end, now);
-        if self.kind != RequestKind::Flush {
-            state.meter.answered(self.len);
-            // Work that waits for memory is work: it has none until this request gives its share back.
-            let is_idle = state.requests.paths().in_flight(self.path) == 0;
-            state.meter.note_idle(is_idle && !state.requests.has_backlog());
-        }
-    }
-
-    fn failed(
-        &self,
-        state: &mut StateGuard<'_>,
-        error: &Error,
-        sent: Option<&Transfer>,
-        now: Instant,
-    ) {
-        let mut end = error.end();
-        let is_routine = matches!(end, End::Attention | End::Withdrawn | End::UnknownCommand);
-        let counted = state.paths.counted(self.path);
-        if is_routine || sent.is_some_and(Transfer::is_cancelled) {
-            counted.give_up(self.len);
-        } else {
-            counted.end(self.kind, self.len, None);
-        }
-        if end == End::UnknownCommand && !sent.is_some_and(Transfer::can_shorten) {
-            // Its shorter form was sent already.
-            end = End::Refused;
-        }
-        if end == End::SessionLost {
-            self.paths.lose_path(state, self.path, error);
-        }
-        let access = error.refusing_port().or_else(|| error.suspected_port());
-        let may_have_executed = error.may_have_executed();
-        let end = AttemptEnd { end, access, error: Some(error.clone()), may_have_executed };
-        state.requests.ended(self.attempt, end, now);
+        // It is in flight once, so that it has no earlier orders.
+        self.paths.carry_out_all(state, Some(self.attempted.request))
     }
 }
 
@@ -268,9 +405,8 @@ impl Drop for Flight {
     fn drop(&mut self) {
         if !self.has_ended {
             self.paths.change(|state| {
-                state.paths.counted(self.path).give_up(self.len);
-                state.requests.cancel(self.request, now());
-                state.requests.ended(self.attempt, AttemptEnd::GIVEN_UP, now());
+                state.requests.cancel(self.attempted.request, now());
+                state.given_up(&self.attempted, now());
             });
         }
     }

@@ -1,17 +1,19 @@
 //! One path: a unit through one session.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use iscsi_multipath::Access;
 use iscsi_multipath::reconnect::Lifetime;
 use iscsi_pdu::TargetAddress;
-use iscsi_session::Completion;
 use tokio::time::Instant;
 
+use crate::driver::request::RequestId;
 use crate::error::Error;
 use crate::session::Session;
+use crate::state::attempt::{Attempted, Requester};
+use crate::state::budget::Permit;
 use crate::state::session_key::SessionKey;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
@@ -125,14 +127,52 @@ impl Path {
         self.unit.session().longest_read()
     }
 
-    /// Carries a transfer out once. When that fails, another path can carry the same transfer out: a copy kept for that costs
-    /// each read of 4 KiB 1,200 instructions of 26,500.
-    pub(super) async fn carry(&self, transfer: &mut Transfer) -> Result<Completion, Error> {
-        Ok(self.unit.attempt(transfer).await?.1)
+    /// Hands a transfer over to the session, as an attempt of a request: `requester` is told how it ends. When it fails, another
+    /// path can take the same transfer.
+    ///
+    /// # Errors
+    /// Nothing was handed over, and nothing is told.
+    pub(super) fn hand_over(
+        &self,
+        transfer: &mut Transfer,
+        permit: Arc<Permit>,
+        requester: Weak<dyn Requester>,
+        attempted: Attempted,
+    ) -> Result<SentCommand, Error> {
+        let id = self.unit.hand_over(transfer, permit, requester, attempted)?;
+        Ok(SentCommand { path: self.clone(), id, has_ended: false })
     }
 
     /// The error of a transfer that has met a reservation, with what the unit says of that.
     pub(super) async fn explain(&self, transfer: &Transfer, error: Error) -> Error {
         self.unit.explain(transfer, error).await
+    }
+}
+
+/// The command of an attempt that a session has taken over. Dropped before it has ended, it is given up.
+#[derive(Debug)]
+pub(super) struct SentCommand {
+    path: Path,
+    id: RequestId,
+    has_ended: bool,
+}
+
+impl SentCommand {
+    /// Gives the command up; it still ends.
+    pub(super) fn give_up(&self) {
+        self.path.unit.session().give_up(self.id);
+    }
+
+    /// The command has ended, or may go on without its request.
+    pub(super) fn leave(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for SentCommand {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.give_up();
+        }
     }
 }

@@ -18,6 +18,7 @@ use crate::multipath::path_set::{PathSet, Remains};
 use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::report::Report;
 use crate::options::policy::RequestPolicy;
+use crate::state::attempt::Requester;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use crate::state::waiters::Waiters;
 use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 
 /// The paths to one unit. Clones are the same paths.
-pub(crate) struct Paths(Arc<Shared>);
+pub(crate) struct Paths(pub(super) Arc<Shared>);
 
 /// The paths, as their supervisor knows them: they end with the last disk.
 pub(crate) struct WeakPaths {
@@ -39,8 +40,9 @@ pub(crate) struct WeakPaths {
 /// What came of closing the paths, once they are closed.
 type Closed = Option<Result<(), Error>>;
 
-struct Shared {
-    state: Guarded<State>,
+/// What all handles of the paths share.
+pub(super) struct Shared {
+    pub(super) state: Guarded<State>,
     /// What all paths may have under way together.
     budget: Budget,
     /// Buffers of reads, used again.
@@ -149,6 +151,12 @@ impl Paths {
 
     pub(crate) fn downgrade(&self) -> WeakPaths {
         WeakPaths { shared: Arc::downgrade(&self.0), remains: Arc::clone(&self.0.remains) }
+    }
+
+    /// Who is told how attempts end that sessions have taken over.
+    pub(super) fn requester(&self) -> Weak<dyn Requester> {
+        let shared: Weak<Shared> = Arc::downgrade(&self.0);
+        shared
     }
 
     /// Adds a path; what waits may take it at once.
@@ -381,6 +389,12 @@ impl Paths {
 
     pub(super) fn lock(&self) -> StateGuard<'_> {
         self.0.state.lock()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::future::poll_fn;
 use std::mem;
-use std::task::Poll;
+use std::sync::Weak;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use iscsi_multipath::requests::{Failure, RequestId, RequestSpec, Route};
+use iscsi_multipath::PathId;
+use iscsi_multipath::requests::{AttemptId, Failure, RequestId, RequestSpec, Route};
 use tokio::time::sleep_until;
 
 use crate::error::Error;
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::outputs::Flight;
 use crate::multipath::paths::{Paths, now};
+use crate::state::attempt::{Attempted, Requester};
 use crate::state::counters::RequestKind;
 
 /// A request that was submitted. Dropped before it has completed, it is cancelled.
@@ -20,6 +23,8 @@ pub(super) struct Request<'a> {
     id: RequestId,
     kind: RequestKind,
     len: u64,
+    /// Its task is woken when there is an order, or at this time, and there is none yet: so that it need not look.
+    listens: Option<Option<Instant>>,
     has_completed: bool,
 }
 
@@ -31,29 +36,75 @@ impl<'a> Request<'a> {
         spec: RequestSpec,
         now: Instant,
     ) -> (Self, Option<Order>) {
+        Self::submit_with(paths, (kind, spec), None, now)
+    }
+
+    /// The same, of a task that waits for the next thing as soon as it has done the first.
+    pub(super) async fn submit_and_listen(
+        paths: &'a Paths,
+        kind: RequestKind,
+        spec: RequestSpec,
+        now: Instant,
+    ) -> (Self, Option<Order>) {
+        let spec = (kind, spec);
+        poll_fn(|context| Poll::Ready(Self::submit_with(paths, spec, Some(context.waker()), now)))
+            .await
+    }
+
+    fn submit_with(
+        paths: &'a Paths,
+        (kind, spec): (RequestKind, RequestSpec),
+        waker: Option<&Waker>,
+        now: Instant,
+    ) -> (Self, Option<Order>) {
         let mut state = paths.lock_for_change();
         let id = state.requests.submit(spec, now);
-        state.inboxes.open(id, (kind, spec.len));
-        let order = paths.carry_out_all(state, Some(id));
-        let request = Self { paths, id, kind, len: spec.len, has_completed: false };
-        (request, order)
+        state.inboxes.open(id, (kind, spec.len), waker.cloned());
+        let (order, wakers) = paths.carry_out_outputs(&mut state, Some(id), &mut None);
+        let is_all = waker.is_some() && !state.inboxes.has_orders(id);
+        let listens = is_all.then(|| state.requests.timer(id));
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        (Self { paths, id, kind, len: spec.len, listens, has_completed: false }, order)
     }
 
     pub(super) const fn id(&self) -> RequestId {
         self.id
     }
 
-    /// An attempt begins, whose command is sent next.
+    /// An attempt that the session of its path takes over.
+    pub(super) const fn attempted(&self, attempt: &Attempt) -> Attempted {
+        let (id, path) = (attempt.id, attempt.path);
+        let Self { id: request, kind, len, .. } = *self;
+        Attempted { request, attempt: id, path, kind, len, can_shorten: false }
+    }
+
+    /// An attempt that the caller ends.
     pub(super) fn flight(&self, attempt: &Attempt) -> Flight {
-        self.paths.flight(self.id, attempt, (self.kind, self.len))
+        self.paths.flight(self.attempted(attempt))
+    }
+
+    /// An attempt that the caller ends, after all.
+    pub(super) fn flight_over(&self, attempt: AttemptId, path: PathId) -> Flight {
+        let Self { id: request, kind, len, .. } = *self;
+        let can_shorten = false;
+        self.paths.flight(Attempted { request, attempt, path, kind, len, can_shorten })
+    }
+
+    /// Who is told how the attempts end that sessions take over.
+    pub(super) fn requester(&self) -> Weak<dyn Requester> {
+        self.paths.requester()
     }
 
     /// Waits for what the request is to do next. Meanwhile it minds the time: its pauses, and when it is late.
-    pub(super) async fn next(&self) -> Order {
+    pub(super) async fn next(&mut self) -> Order {
         loop {
-            let timer = match self.check().await {
-                Ok(order) => return order,
-                Err(timer) => timer,
+            let timer = match self.listens.take() {
+                Some(timer) => timer,
+                None => match self.check().await {
+                    Ok(order) => return order,
+                    Err(timer) => timer,
+                },
             };
             // Whatever sets a timer gives an order as well, or is done by the caller itself.
             let Some(timer) = timer else { return self.order().await };
@@ -140,11 +191,12 @@ impl Paths {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         if !self.has_completed {
-            self.paths.change(|state| {
+            let left = self.paths.change(|state| {
                 state.requests.cancel(self.id, now());
                 state.drop_attempts(self.id);
-                state.inboxes.close(self.id);
+                state.inboxes.close(self.id)
             });
+            drop(left);
         }
     }
 }

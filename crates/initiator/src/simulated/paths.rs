@@ -110,23 +110,27 @@ fn is_ready<F: Future>(future: Pin<&mut F>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// A request that is cancelled is not in flight any more, on a path that has it and on one that is gone.
+/// One that is cancelled is in flight until its command has ended, on a path that is open and on one that is gone, and counts
+/// for nothing then.
 #[tokio::test(start_paused = true)]
-async fn a_request_counts_while_it_is_in_flight_and_no_longer() {
+async fn a_request_counts_while_its_command_is_in_flight_and_no_longer() {
     let rig = Rig::new(2, []).await;
     let (mut kept, mut cancelled) = (rig.spawn(4), rig.spawn(4));
     sleep(Duration::from_millis(1)).await;
     assert_eq!(rig.in_flight(), (8, 8 * LEN as u64));
     cancelled.shutdown().await;
-    assert_eq!(rig.in_flight(), (4, 4 * LEN as u64));
+    assert_eq!(rig.in_flight(), (8, 8 * LEN as u64));
     let first = rig.paths.open()[0].0;
     rig.paths.lose(first, &Error::closed());
-    assert_eq!(rig.in_flight(), (4, 4 * LEN as u64));
-    kept.shutdown().await;
+    assert_eq!(rig.in_flight(), (8, 8 * LEN as u64));
+    while let Some(ended) = kept.join_next().await {
+        ended.unwrap().unwrap();
+    }
+    sleep(LONG).await;
     assert_eq!(rig.in_flight(), (0, 0));
     let (each, gone) = rig.counted();
     let ended = each.iter().chain([&gone]).map(|of| of.requests() + of.errors());
-    assert_eq!(ended.sum::<u64>(), 0);
+    assert_eq!(ended.sum::<u64>(), 4);
 }
 
 /// It keeps its place while it pauses, and is not in flight.
@@ -231,23 +235,37 @@ async fn a_closed_path_is_removed_once_it_has_ended_its_requests() {
     }
 }
 
-/// A caller may keep a request that it does not poll any more.
+/// A caller may keep a request that it does not poll any more: the path is free once the command has ended.
 #[tokio::test(start_paused = true)]
-async fn the_end_waits_for_no_request_that_no_caller_polls() {
+async fn a_closed_path_waits_for_no_caller() {
     let rig = Rig::new(2, []).await;
     let mut requests = [Box::pin(rig.read(0)), Box::pin(rig.read(1))];
     assert!(requests.iter_mut().all(|request| !is_ready(request.as_mut())));
     let young = rig.paths.open()[1].0;
     rig.paths.close(young);
-    let mut gone = pin!(rig.paths.remove(young));
-    assert!(timeout(LONG, gone.as_mut()).await.is_err());
-    rig.paths.end(&Error::closed());
-    assert!(timeout(LONG, gone).await.is_ok_and(|path| path.is_none()));
+    assert!(timeout(LONG, rig.paths.remove(young)).await.is_ok_and(|path| path.is_some()));
+    for request in requests {
+        request.await.unwrap();
+    }
 }
 
-/// Its caller has cancelled a write, which gives its place back; the target has not answered the abort.
 #[tokio::test(start_paused = true)]
-async fn a_closed_path_counts_until_the_unit_has_finished_with_what_was_cancelled_there() {
+async fn the_end_waits_for_no_request() {
+    let rig = Rig::new(2, []).await;
+    let mut requests = [Box::pin(rig.read(0)), Box::pin(rig.read(1))];
+    assert!(requests.iter_mut().all(|request| !is_ready(request.as_mut())));
+    rig.network.portals.iter().for_each(Portal::hold);
+    let young = rig.paths.open()[1].0;
+    rig.paths.close(young);
+    let mut gone = pin!(rig.paths.remove(young));
+    assert!(timeout(ROUND_TRIP, gone.as_mut()).await.is_err());
+    rig.paths.end(&Error::closed());
+    assert!(timeout(ROUND_TRIP, gone).await.is_ok_and(|path| path.is_none()));
+}
+
+/// Its caller has cancelled a write, and the target has not answered the abort.
+#[tokio::test(start_paused = true)]
+async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled_there() {
     let rig = Rig::new(2, []).await;
     let (closed, path) = rig.paths.open()[0].clone();
     path.unit.session().keep_unsettled();
@@ -265,10 +283,11 @@ async fn a_closed_path_counts_until_the_unit_has_finished_with_what_was_cancelle
     assert!(!rig.paths.is_settled());
     writes.shutdown().await;
     rig.paths.close(closed);
-    assert!(rig.paths.remove(closed).await.is_some());
+    let mut gone = pin!(rig.paths.remove(closed));
+    assert!(timeout(ROUND_TRIP, gone.as_mut()).await.is_err());
     assert!(!rig.paths.is_settled());
     rig.network.portals[0].release();
-    sleep(LONG).await;
+    assert!(timeout(LONG, gone).await.is_ok_and(|path| path.is_some()));
     assert!(rig.paths.is_settled());
 }
 

@@ -473,7 +473,7 @@ async fn a_logout_waits_for_a_session_that_is_let_go() {
         dropped.abort();
         assert!(dropped.await.unwrap_err().is_cancelled());
         tokio::time::sleep(ROUND_TRIP).await;
-        assert_eq!((disk.sessions().len(), disk.is_settled()), (1, false));
+        assert_eq!((disk.sessions().len(), disk.is_settled()), (2, false));
         portals.iter().for_each(|portal| portal.refuse(!is_back));
         let result = disk.logout().await;
         let expected = if is_back { Ok(()) } else { Err(ErrorKind::Unsettled) };

@@ -246,7 +246,17 @@ impl<T> Guarded<T> {
 
     /// Locks the unit, and this with it.
     pub(crate) fn lock(&self) -> GuardBeside<'_, T> {
-        GuardBeside { unit: self.unit.lock(), data: &self.data }
+        self.locked_by(self.unit.lock())
+    }
+
+    /// This, whose unit is locked already.
+    pub(crate) const fn locked_by<'a>(&'a self, unit: UnitGuard<'a>) -> GuardBeside<'a, T> {
+        GuardBeside { unit, data: &self.data }
+    }
+
+    /// Reads this, whose unit is locked already.
+    pub(crate) fn read<'a>(&'a self, unit: &'a UnitGuard<'_>) -> &'a T {
+        self.data.ro(&unit.locked.owner)
     }
 }
 

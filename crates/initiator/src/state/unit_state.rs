@@ -1,15 +1,22 @@
 //! What all handles of one logical unit within a session share.
 
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 
+use bytes::BytesMut;
+use iscsi_multipath::requests::end::End;
 use iscsi_multipath::{
-    Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, GoodEnd, KnownUnit, PathId, Profile,
-    Reasons, Resized, SharedReasons, SizeQuestion, Unit,
+    Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, Effects, GoodEnd, KnownUnit, PathId,
+    Profile, Reasons, Resized, SharedReasons, SizeQuestion, Unit,
 };
+use iscsi_pdu::scsi::{AdditionalSense, Lun};
 use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
-use crate::completion::attention_of;
+use crate::completion::{attention_of, failure_of};
+use crate::error::{Error, UnitCause};
+use crate::state::attempt::{AttemptReport, Ended};
 use crate::state::fencing::Membership;
 use crate::state::outstanding::Outstanding;
 use crate::state::revalidating::Revalidating;
@@ -151,6 +158,18 @@ impl UnitState {
         self.flushes.get().is_some_and(|flushes| flushes.are_shared())
     }
 
+    /// The error of a command that has failed; where the unit was there once, and is not any more, that says so.
+    pub(crate) fn failure_of(
+        &self,
+        lun: Lun,
+        command: &'static str,
+        completion: &Completion,
+    ) -> Error {
+        let error = failure_of(command, completion);
+        let is_gone = is_no_unit(&error) && self.profile.initialized();
+        if is_gone { Error::from(UnitCause::UnitGone(lun)) } else { error }
+    }
+
     /// Takes over what the unit has reported while it was asked which one it is: it does not repeat that.
     pub(crate) fn merge(&self, asked: &Self) {
         let reported = asked.lock().reported(asked.path);
@@ -184,6 +203,13 @@ impl UnitState {
             profile: self.profile.clone(),
         }
     }
+}
+
+/// Whether there is no such unit.
+fn is_no_unit(error: &Error) -> bool {
+    let code = AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED;
+    let of_this_command = error.sense().filter(|sense| !sense.deferred);
+    of_this_command.is_some_and(|sense| sense.additional == code)
 }
 
 impl Drop for UnitState {
@@ -228,18 +254,32 @@ pub(crate) struct Judged {
 }
 
 /// A command on its way to the unit, until its status is known or it is known that none will come. If it is dropped before it
-/// has [ended](Self::ended), it was never sent, or went with its session.
+/// has ended, it was never sent, or went with its session.
 #[derive(Debug)]
 pub(crate) struct Listener {
     unit: Arc<UnitState>,
     terms: CommandTerms,
     /// What was known when it was handed to the session; `None` before, and after its end.
     begun: Option<Begun>,
+    /// Of an attempt of a disk's request, until it is reported.
+    report: Option<AttemptReport>,
+}
+
+/// What the end of a command says of the unit, and who has executed it.
+struct Judgement {
+    effects: Effects,
+    executed_by: ExecutedBy,
 }
 
 impl Listener {
-    pub(crate) fn new(unit: &Arc<UnitState>, terms: CommandTerms) -> Self {
-        Self { unit: Arc::clone(unit), terms, begun: None }
+    pub(crate) const fn new(unit: Arc<UnitState>, terms: CommandTerms) -> Self {
+        Self { unit, terms, begun: None, report: None }
+    }
+
+    /// The command is an attempt of a disk's request, to which its end is reported.
+    pub(crate) fn reporting(mut self, report: AttemptReport) -> Self {
+        self.report = Some(report);
+        self
     }
 
     /// The command is handed to the session now. Of one unit, commands must be sent in the order in which they begin.
@@ -247,45 +287,129 @@ impl Listener {
         self.begun = Some(self.unit.known.begin(self.unit.path));
     }
 
-    /// Nobody waits for its end: of what it has written, nobody expects that a flush brings it onto the medium.
-    pub(crate) fn nobody_waits(&mut self) {
-        if self.terms.good == GoodEnd::Wrote {
-            self.terms.good = GoodEnd::NoReset;
+    /// The command was taken back before it was sent: the unit never saw it.
+    pub(crate) fn was_not_sent(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.unit.lock().forget(self.unit.path, begun.number);
         }
     }
 
-    /// The command has ended. `None` if it had not begun.
-    pub(crate) fn ended(&mut self, result: &Result<Completion, TaskError>) -> Option<Judged> {
-        let (unit, terms) = (&self.unit, &self.terms);
+    /// The command has ended, whose caller waits for it, or has given it up. `None` if it had not begun.
+    pub(crate) fn ended(
+        &mut self,
+        result: &Result<Completion, TaskError>,
+        is_abandoned: bool,
+    ) -> Option<Judged> {
         let begun = self.begun.take()?;
+        let is_preempted = self.is_preempted(result);
+        let Judgement { effects, executed_by } = {
+            let mut known = self.unit.lock();
+            self.judge(&mut known, &begun, result, (is_preempted, !is_abandoned))
+        };
+        self.publish(effects);
+        Some(Judged { begun, executed_by, may_be_another_unit: effects.may_be_another_unit })
+    }
+
+    /// The command of an attempt has ended. Judges and reports the end while the unit is locked once, so that nobody sees the
+    /// one without the other. Returns whether the unit may be another one from now on.
+    pub(crate) fn attempt_ended(
+        &mut self,
+        name: &'static str,
+        result: Result<Completion, TaskError>,
+        explain: impl FnOnce(TaskError) -> Error,
+        now: Instant,
+    ) -> bool {
+        let Some(report) = self.report.take() else { return false };
+        let Some(requester) = report.requester.upgrade() else {
+            return self.ended(&result, true).is_some_and(|judged| judged.may_be_another_unit);
+        };
+        let (begun, is_preempted) = (self.begun.take(), self.is_preempted(&result));
+        let error = match &result {
+            Ok(completion) if completion.is_success() => None,
+            Ok(completion) => Some(self.unit.failure_of(report.lun, name, completion)),
+            Err(why) => Some(explain(why.clone())),
+        };
+        let mut known = self.unit.lock();
+        let is_awaited = requester.is_awaited(&known, report.attempted.attempt);
+        let judgement =
+            begun.map(|begun| self.judge(&mut known, &begun, &result, (is_preempted, is_awaited)));
+        let executed_by = judgement.as_ref().map(|it| it.executed_by);
+        let ended = match (error, result, begun) {
+            (Some(error), result, _) => {
+                let completion = result.ok();
+                let is_unknown = |it: &Completion| End::of_completion(it) == End::UnknownCommand;
+                if completion.as_ref().is_some_and(is_unknown) {
+                    known.identity.unknown_forms.add(report.operation_code);
+                    tracing::debug!(command = name, "the unit does not know this form");
+                }
+                Ended::Failed(error, completion.map(|it| it.data).unwrap_or_default())
+            }
+            (None, Ok(completion), Some(begun)) => match executed_by {
+                Some(ExecutedBy::KnownUnit) => Ended::Good(completion),
+                Some(ExecutedBy::Unknown) => Ended::Unproven(begun, completion),
+                Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
+            },
+            // What has succeeded has begun.
+            (None, _, _) => Ended::Failed(Error::closed(), BytesMut::new()),
+        };
+        let wakers = requester.ended(known, &report.attempted, ended, now);
+        let effects = judgement.map(|it| it.effects).unwrap_or_default();
+        self.publish(effects);
+        wakers.into_iter().for_each(Waker::wake);
+        effects.may_be_another_unit
+    }
+
+    /// The attempt has failed without the unit: its command was not sent, or nobody runs the session any more.
+    pub(crate) fn attempt_failed(&mut self, error: Error, now: Instant) {
+        if let Some(report) = self.report.take() {
+            report.end(&self.unit.known, Ended::Failed(error, BytesMut::new()), now);
+        }
+    }
+
+    /// Whether the unit has reported with the end that the registrations of this initiator are gone.
+    fn is_preempted(&self, result: &Result<Completion, TaskError>) -> bool {
         // What is queued is taken back, and then ends by the verdict.
         let attention = result.as_ref().ok().and_then(attention_of);
-        let is_preempted =
-            attention.is_some_and(|it| unit.membership.on_unit_attention(it.additional));
+        let membership = &self.unit.membership;
+        attention.is_some_and(|it| membership.on_unit_attention(it.additional))
+    }
+
+    /// Takes in what the end of the command says of the unit, and what follows if the known unit has executed it.
+    fn judge(
+        &self,
+        known: &mut UnitGuard<'_>,
+        begun: &Begun,
+        result: &Result<Completion, TaskError>,
+        (is_preempted, is_awaited): (bool, bool),
+    ) -> Judgement {
+        let (path, terms) = (self.unit.path, &self.terms);
         let end = match result {
             Ok(completion) => CommandEnd::Status(completion.status, &completion.sense),
             Err(why) => CommandEnd::Error(why),
         };
         let (number, synchronizes_cache) = (begun.number, terms.synchronizes_cache);
         let command = CommandFacts { number, synchronizes_cache, is_preempted };
-        let (effects, executed_by) = {
-            let mut known = unit.lock();
-            let effects = known.end(unit.path, command, end);
-            let is_good = result.as_ref().is_ok_and(Completion::is_success);
-            let is_open = terms.is_for_known_unit
-                && (terms.wants_proof || known.identity.needs_revalidation(unit.path));
-            let executed_by = if !is_good || is_open {
-                ExecutedBy::Unknown
-            } else if !terms.is_for_known_unit {
-                known.on_good(unit.path, &begun, terms.good);
-                ExecutedBy::KnownUnit
-            } else if known.end_with_good(unit.path, &begun, terms.good) {
-                ExecutedBy::KnownUnit
-            } else {
-                ExecutedBy::AnotherUnit
-            };
-            (effects, executed_by)
+        let effects = known.end(path, command, end);
+        let is_good = result.as_ref().is_ok_and(Completion::is_success);
+        let is_open = terms.is_for_known_unit
+            && (terms.wants_proof || known.identity.needs_revalidation(path));
+        let good = if is_awaited { terms.good } else { terms.good.if_nobody_waits() };
+        let executed_by = if !is_good || is_open {
+            ExecutedBy::Unknown
+        } else if !terms.is_for_known_unit {
+            known.on_good(path, begun, good);
+            ExecutedBy::KnownUnit
+        } else if known.end_with_good(path, begun, good) {
+            ExecutedBy::KnownUnit
+        } else {
+            ExecutedBy::AnotherUnit
         };
+        Judgement { effects, executed_by }
+    }
+
+    /// Informs others of what the unit has reported. To be called without the lock of the unit.
+    fn publish(&self, effects: Effects) {
+        let unit = &self.unit;
         if let Some(attention) = effects.attention {
             unit.known.events.on_unit_attention(attention);
         }
@@ -294,7 +418,6 @@ impl Listener {
         {
             flushes.failed(&unit.known);
         }
-        Some(Judged { begun, executed_by, may_be_another_unit: effects.may_be_another_unit })
     }
 
     /// Whether the command must not be sent before the unit was asked which one it is.
@@ -308,8 +431,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(begun) = self.begun {
-            self.unit.lock().forget(self.unit.path, begun.number);
+        self.was_not_sent();
+        if let Some(report) = self.report.take() {
+            report.end(&self.unit.known, Ended::NotTaken, Instant::now());
         }
         // Not before: the caller of the command is woken first.
         self.unit.outstanding.notify();
@@ -330,7 +454,7 @@ mod tests {
             wants_proof: false,
             good: GoodEnd::NoReset,
         };
-        let mut listener = Listener::new(unit, terms);
+        let mut listener = Listener::new(Arc::clone(unit), terms);
         let number = unit.next_command();
         listener.begin();
         (number, listener)
@@ -347,7 +471,7 @@ mod tests {
         assert!(before.as_mut().poll(&mut context).is_pending());
         drop(second);
         assert!(before.as_mut().poll(&mut context).is_pending());
-        let judged = first.ended(&Err(TaskError::Closed));
+        let judged = first.ended(&Err(TaskError::Closed), false);
         assert!(judged.is_some_and(|it| !it.may_be_another_unit));
         drop(first);
         assert!(before.as_mut().poll(&mut context).is_ready());

@@ -3,24 +3,26 @@
 
 use std::future::ready;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use iscsi_multipath::requests::end::End;
 use iscsi_multipath::{Begun, CommandNumber, GoodEnd};
-use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
+use iscsi_pdu::scsi::{Cdb, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::completion::{attention_of, failure_of, sense_of};
-use crate::error::{Cause, Error, SessionCause, UnitCause};
+use crate::driver::request::RequestId;
+use crate::error::{Cause, Error, SessionCause};
 use crate::runtime;
+use crate::state::attempt::{AttemptReport, Attempted, Requester};
 use crate::state::budget::Permit;
-use crate::state::cancellation::Cancellation;
 use crate::state::range_locks::RangeGuard;
-use crate::state::unit_state::{CommandTerms, ExecutedBy, Judged};
+use crate::state::unit_state::{CommandTerms, ExecutedBy, Judged, Listener};
 use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::recognition::Recognition;
 use crate::unit::retry::{Patience, TRANSITION_LIMIT, Verdict};
 use crate::unit::transfer::Transfer;
 
@@ -68,7 +70,7 @@ impl LogicalUnit {
                 next.read = buffer.take().or_else(fresh);
                 let good = if written > 0 { GoodEnd::Wrote } else { good_end(&next.cdb) };
                 let certainty = self.certainty(&next.cdb, good);
-                match self.send(|| next, Arc::clone(&permit), None, None, certainty).await {
+                match self.send(|| next, Arc::clone(&permit), None, certainty).await {
                     Err(error) if is_withdrawn(&error) => {}
                     result => break result?,
                 }
@@ -159,18 +161,11 @@ impl LogicalUnit {
                 None => Arc::new(self.reserve(transfer.len()).await?),
             };
             loop {
-                if transfer.is_cancelled() {
-                    return Err(SessionCause::Task {
-                        request: transfer.name(),
-                        cause: TaskError::Aborted,
-                    }
-                    .into());
-                }
-                let (extent, cancellation) = (transfer.extent(), transfer.cancellation().cloned());
+                let extent = transfer.extent();
                 let certainty = self.certainty_of(transfer);
                 let command = || transfer.command(self.lun);
                 let permit = Arc::clone(&permit);
-                let sent = self.send(command, permit, extent, cancellation, certainty).await;
+                let sent = self.send(command, permit, extent, certainty).await;
                 // Concluded by value: where its parts were borrowed, the future would keep room for them.
                 if let Some(ended) = self.conclude(transfer, sent) {
                     return ended;
@@ -208,15 +203,14 @@ impl LogicalUnit {
             let (span, name) = (self.session.span(), transfer.name());
             tracing::debug!(parent: span, command = name, "the unit does not know this form");
         }
-        let error = self.failure_of(transfer.name(), &completion);
+        let error = self.state.failure_of(self.lun, transfer.name(), &completion);
         transfer.restore(completion.data);
         Some(Err(error))
     }
 
     /// What has to be certain for a transfer.
     fn certainty_of(&self, transfer: &Transfer) -> Certainty {
-        let good = if transfer.writes() { GoodEnd::Wrote } else { good_end(transfer.cdb()) };
-        let mut certainty = self.certainty(transfer.cdb(), good);
+        let mut certainty = self.certainty(transfer.cdb(), Self::good_end(transfer));
         certainty.terms.wants_proof = transfer.wants_proof();
         certainty
     }
@@ -238,43 +232,21 @@ impl LogicalUnit {
         command: impl FnOnce() -> Command + Send + 'a,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
-        cancellation: Option<Cancellation>,
         certainty: Certainty,
     ) -> impl Future<Output = Result<Sent, Error>> + Send + 'a {
         async move {
             let Certainty { terms, membership } = certainty;
-            if terms.is_for_known_unit
-                && let Some(recognition) = self.recognition()
-            {
-                recognition.await?;
+            if terms.is_for_known_unit {
+                self.recognized().await?;
             }
             if membership {
                 self.state.membership.verdict()?;
             }
-            let mut answer = self.session.perform(command, permit, extent, &self.state, terms);
-            let (completion, Judged { begun, executed_by, .. }) = match cancellation {
-                None => answer.await?,
-                // Boxed, since only few commands can be cancelled from elsewhere.
-                Some(cancellation) => {
-                    Box::pin(async move {
-                        tokio::select! {
-                            biased;
-                            result = &mut answer => return result,
-                            () = cancellation.cancelled() => answer.cancel(),
-                        }
-                        answer.await
-                    })
-                    .await?
-                }
-            };
+            let answer = self.session.perform(command, permit, extent, &self.state, terms);
+            let (completion, Judged { begun, executed_by, .. }) = answer.await?;
             let is_of_this_unit = match executed_by {
                 ExecutedBy::Unknown if completion.is_success() => {
-                    if let Some(recognition) = self.recognition() {
-                        recognition.await?;
-                    }
-                    if terms.wants_proof {
-                        Box::pin(self.recognized_by_all()).await?;
-                    }
+                    self.prove(terms.wants_proof).await?;
                     self.state.end_with_good(&begun, terms.good)
                 }
                 ExecutedBy::Unknown | ExecutedBy::KnownUnit => true,
@@ -282,6 +254,56 @@ impl LogicalUnit {
             };
             Ok(Sent { begun, completion, is_of_this_unit })
         }
+    }
+
+    /// Hands a transfer over as an attempt of a disk's request, once. How it ends is reported to the request. To be called
+    /// while it is certain which unit it is: what is handed over later is taken back before it is sent.
+    ///
+    /// # Errors
+    /// The unit does not let this session access blocks. Nothing is reported then.
+    pub(crate) fn hand_over(
+        &self,
+        transfer: &mut Transfer,
+        permit: Arc<Permit>,
+        requester: Weak<dyn Requester>,
+        mut attempted: Attempted,
+    ) -> Result<RequestId, Error> {
+        if self.state.known().is_unknown_form(transfer.operation_code()) {
+            transfer.shorten();
+        }
+        let Certainty { terms, membership } = self.certainty_of(transfer);
+        if membership {
+            self.state.membership.verdict()?;
+        }
+        attempted.can_shorten = transfer.can_shorten();
+        let (lun, operation_code) = (self.lun, transfer.operation_code());
+        let report = AttemptReport { requester, attempted, lun, operation_code };
+        let listener = Listener::new(Arc::clone(&self.state), terms).reporting(report);
+        let extent = transfer.extent();
+        Ok(self.session.hand_over(|| transfer.command(lun), permit, extent, listener))
+    }
+
+    /// What is to be waited for before a transfer is handed over, if it is not certain which unit takes it.
+    pub(crate) fn recognition_for(&self, transfer: &Transfer) -> Option<Recognition> {
+        if self.certainty_of(transfer).terms.is_for_known_unit { self.recognition() } else { None }
+    }
+
+    /// What the end of a transfer with GOOD means, once it is proved that the known unit has executed it.
+    pub(crate) fn good_end(transfer: &Transfer) -> GoodEnd {
+        if transfer.writes() { GoodEnd::Wrote } else { good_end(transfer.cdb()) }
+    }
+
+    /// Waits until it is certain which unit has executed a command that has ended with GOOD; over all connections, if it
+    /// `wants_proof`.
+    ///
+    /// # Errors
+    /// As [`confirm`](Self::confirm).
+    pub(crate) async fn prove(&self, wants_proof: bool) -> Result<(), Error> {
+        self.recognized().await?;
+        if wants_proof {
+            Box::pin(self.recognized_by_all()).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
@@ -304,13 +326,6 @@ impl LogicalUnit {
             Box::pin(ready(error))
         }
     }
-
-    /// The error of a command that has failed; where the unit was there once, and is not any more, that says so.
-    fn failure_of(&self, command: &'static str, completion: &Completion) -> Error {
-        let error = failure_of(command, completion);
-        let is_gone = is_no_unit(&error) && self.state.profile.initialized();
-        if is_gone { Error::from(UnitCause::UnitGone(self.lun)) } else { error }
-    }
 }
 
 /// What it means that the unit has ended a command with GOOD that changes no blocks.
@@ -321,13 +336,6 @@ fn good_end(cdb: &Cdb) -> GoodEnd {
 /// Whether the command was taken back before it was sent.
 fn is_withdrawn(error: &Error) -> bool {
     matches!(error.cause(), Cause::Session(SessionCause::Task { cause: TaskError::Withdrawn, .. }))
-}
-
-/// Whether there is no such unit.
-fn is_no_unit(error: &Error) -> bool {
-    let code = AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED;
-    let of_this_command = error.sense().filter(|sense| !sense.deferred);
-    of_this_command.is_some_and(|sense| sense.additional == code)
 }
 
 /// Whether the unit does not take the command as it is.

@@ -24,7 +24,7 @@ const QUESTION_BYTES: usize = 1 << 20;
 /// The most questions that have failed and may be the reason of an answer: those of one try.
 const MAX_FAILED: usize = 8;
 
-pub(super) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(crate) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl LogicalUnit {
     /// Waits until it is certain that this is the unit of before.
@@ -39,7 +39,7 @@ impl LogicalUnit {
     }
 
     /// What is to be waited for until that is certain, unless it is.
-    pub(super) fn recognition(&self) -> Option<Recognition> {
+    pub(crate) fn recognition(&self) -> Option<Recognition> {
         self.state().needs_revalidation().then(|| self.recognize())
     }
 

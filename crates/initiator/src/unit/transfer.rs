@@ -12,7 +12,6 @@ use iscsi_session::{BufferPool, Command, Completion, Payload, ReadBuffer};
 
 use crate::error::{Cause, Error, UnitCause};
 use crate::state::budget::Permit;
-use crate::state::cancellation::Cancellation;
 use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
 
@@ -33,8 +32,6 @@ pub(crate) struct Transfer {
     extent: Option<Arc<RangeGuard>>,
     /// Its share of what may be under way, if it was taken already.
     permit: Option<Arc<Permit>>,
-    /// By what it is given up, if somebody may do so.
-    cancellation: Option<Cancellation>,
     /// Whether its answer counts only once it is certain, over all connections, which unit gave it.
     wants_proof: bool,
     /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
@@ -55,7 +52,6 @@ impl Transfer {
             blocks: None,
             extent: None,
             permit: None,
-            cancellation: None,
             wants_proof: false,
             moves_blocks: true,
         }
@@ -124,7 +120,6 @@ impl Transfer {
             blocks: None,
             extent: None,
             permit: None,
-            cancellation: None,
             wants_proof: false,
             moves_blocks: true,
         }
@@ -168,20 +163,6 @@ impl Transfer {
 
     pub(crate) const fn wants_proof(&self) -> bool {
         self.wants_proof
-    }
-
-    /// From now on it can be given up thus.
-    pub(crate) fn cancelled_by(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = Some(cancellation);
-        self
-    }
-
-    pub(crate) const fn cancellation(&self) -> Option<&Cancellation> {
-        self.cancellation.as_ref()
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancellation.as_ref().is_some_and(Cancellation::is_cancelled)
     }
 
     pub(crate) const fn cdb(&self) -> &Cdb {
@@ -231,25 +212,7 @@ impl Transfer {
         self.cdb.accesses_blocks()
     }
 
-    /// The same transfer, for another path: what it reads goes into a buffer of its own.
-    pub(crate) fn again(&self) -> Self {
-        Self {
-            cdb: self.cdb.clone(),
-            kind: self.kind,
-            write: self.write.clone(),
-            read_len: self.read_len,
-            buffer: None,
-            buffers: self.buffers.clone(),
-            blocks: self.blocks.clone(),
-            extent: self.extent.clone(),
-            permit: self.permit.clone(),
-            cancellation: None,
-            wants_proof: self.wants_proof,
-            moves_blocks: self.moves_blocks,
-        }
-    }
-
-    /// The command for one try.
+    /// The command for one try. Another one reads into a buffer of its own, unless this one's was [restored](Self::restore).
     pub(crate) fn command(&mut self, lun: Lun) -> Command {
         let mut command = Command::new(lun, self.cdb.clone());
         command.write = self.write.clone();

@@ -189,12 +189,13 @@ impl<E: Clone> Machine<E> {
         let request = self.request_of(id);
         let is_wanted = request.is_some_and(|request| self.record(request).is_some());
         let means = match record.what {
-            What::Request { writes: true, .. } if is_wanted => GoodEnd::Wrote,
+            What::Request { writes: true, .. } => GoodEnd::Wrote,
             // A flush is accepted when it has ended.
             What::Flush(..) if record.command == Command::Flush => GoodEnd::SaysNothing,
             What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
             What::Identify(_) => GoodEnd::SaysNothing,
         };
+        let means = if is_wanted { means } else { means.if_nobody_waits() };
         if !self.unit.end_with_good(path, begun, means) {
             // Another unit may have come and gone.
             return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);

@@ -1,0 +1,83 @@
+//! An attempt of a disk's request, from when its session takes it over until the unit has ended it.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use bytes::BytesMut;
+use iscsi_multipath::requests::{AttemptId, RequestId};
+use iscsi_multipath::{Begun, PathId};
+use iscsi_pdu::scsi::Lun;
+use iscsi_session::Completion;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::state::counters::RequestKind;
+use crate::state::unit_lock::{UnitGuard, UnitLock};
+
+/// Tasks to be woken when no lock of a unit is held.
+pub(crate) type Wakers = SmallVec<[Waker; 2]>;
+
+/// One attempt: its command goes over one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempted {
+    pub(crate) request: RequestId,
+    pub(crate) attempt: AttemptId,
+    pub(crate) path: PathId,
+    /// What the request counts as, and the bytes that it moves.
+    pub(crate) kind: RequestKind,
+    pub(crate) len: u64,
+    /// Whether the command has a shorter form.
+    pub(crate) can_shorten: bool,
+}
+
+/// The end of the command of an attempt.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The known unit has executed the command.
+    Good(Completion),
+    /// The unit has executed the command, and has to be asked which unit it is before that counts. So the attempt has not
+    /// ended.
+    Unproven(Begun, Completion),
+    /// Perhaps another unit has executed the command. The buffer comes back.
+    AnotherUnit(BytesMut),
+    /// The command has failed. The buffer comes back.
+    Failed(Error, BytesMut),
+    /// The session is over, and has not taken the command over.
+    NotTaken,
+}
+
+/// The requests of a disk, which are told how their attempts have ended.
+pub(crate) trait Requester: Debug + Send + Sync {
+    /// Whether a request waits for the end of the attempt.
+    fn is_awaited(&self, unit: &UnitGuard<'_>, attempt: AttemptId) -> bool;
+
+    /// The command of the attempt has ended. Returns who is to be woken. The lock is released by then.
+    fn ended(
+        self: Arc<Self>,
+        unit: UnitGuard<'_>,
+        attempted: &Attempted,
+        ended: Ended,
+        now: Instant,
+    ) -> Wakers;
+}
+
+/// Whom the end of an attempt is reported to, once. The session does not keep the disk.
+#[derive(Debug)]
+pub(crate) struct AttemptReport {
+    pub(crate) requester: Weak<dyn Requester>,
+    pub(crate) attempted: Attempted,
+    pub(crate) lun: Lun,
+    pub(crate) operation_code: u8,
+}
+
+impl AttemptReport {
+    /// Reports how the attempt has ended, if the disk is still there.
+    pub(crate) fn end(self, unit: &UnitLock, ended: Ended, now: Instant) {
+        if let Some(requester) = self.requester.upgrade() {
+            let wakers = requester.ended(unit.lock(), &self.attempted, ended, now);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
