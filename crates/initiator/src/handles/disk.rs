@@ -30,12 +30,14 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Consequence, Error, UnitCause};
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
+use crate::multipath::confirmation::confirm;
 use crate::multipath::disk_status::SessionsReason;
 use crate::state::loss_cursor::SeenLosses;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::unit::logical_unit::LogicalUnit;
 
-use crate::multipath::execute::Answered;
+use crate::multipath::execute::{Answered, execute};
+use crate::multipath::flush::flush;
 use crate::multipath::path::Path;
 use crate::multipath::paths::{Paths, now};
 use crate::multipath::reopen::Opener;
@@ -228,7 +230,7 @@ impl Disk {
     fn flush_untold(&self, seen: SeenLosses) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
-            let result = self.paths.flush().await;
+            let result = flush(&self.paths).await;
             let is_good = result.is_ok() && !self.unit.losses().are_more_than(seen);
             running.end(is_good.then(|| now().saturating_duration_since(begun)));
             result
@@ -248,7 +250,7 @@ impl Disk {
     }
 
     pub(super) fn confirm(&self) -> BoxFuture<'_, Result<(), Error>> {
-        boxed(self.paths.confirm())
+        boxed(confirm(&self.paths))
     }
 
     /// Returns the sessions that carry data now, the first one first.
@@ -298,7 +300,7 @@ impl Disk {
         let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth(&on_each));
         let depth: u32 = depths.sum();
         let depth = self.unit.session().max_of(io_size).min(depth as usize);
-        depth.min(self.paths.shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)
+        depth.min(self.paths.policy().shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)
     }
 
     /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for those in flight,
@@ -456,7 +458,7 @@ impl Disk {
         &self,
         transfer: Transfer,
     ) -> Pin<Box<dyn Future<Output = Result<Answered, Error>> + Send + '_>> {
-        Box::pin(self.paths.execute(transfer))
+        Box::pin(execute(&self.paths, transfer))
     }
 
     /// Sends a command that changes blocks; all its data must be taken.

@@ -4,34 +4,33 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::multipath::paths::Paths;
+use crate::multipath::request::Request;
 
-impl Paths {
-    /// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile
-    /// is asked when it comes back; where none is left, the next one is waited for.
-    ///
-    /// # Errors
-    /// As [`LogicalUnit::confirm`](crate::LogicalUnit), for any of the sessions; why there is none.
-    pub(crate) async fn confirm(&self) -> Result<(), Error> {
-        loop {
-            let mut questions = JoinSet::new();
-            for (id, path) in self.in_use() {
-                questions.spawn(async move { (id, path.unit.confirm().await) });
-            }
-            let mut is_confirmed = false;
-            while let Some(answer) = questions.join_next().await {
-                match answer {
-                    Ok((_, Ok(()))) => is_confirmed = true,
-                    Ok((id, Err(error))) if error.is_of_session() => {
-                        self.lose(id, &error);
-                    }
-                    Ok((_, Err(error))) => return Err(error),
-                    Err(_) => {}
-                }
-            }
-            if is_confirmed {
-                return Ok(());
-            }
-            self.await_path().await?;
+/// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile
+/// is asked when it comes back; where none is left, the next one is waited for.
+///
+/// # Errors
+/// As [`LogicalUnit::confirm`](crate::LogicalUnit), for any of the sessions; why there is none.
+pub(crate) async fn confirm(paths: &Paths) -> Result<(), Error> {
+    loop {
+        let mut questions = JoinSet::new();
+        for (id, path) in paths.in_use() {
+            questions.spawn(async move { (id, path.unit.confirm().await) });
         }
+        let mut is_confirmed = false;
+        while let Some(answer) = questions.join_next().await {
+            match answer {
+                Ok((_, Ok(()))) => is_confirmed = true,
+                Ok((id, Err(error))) if error.is_of_session() => {
+                    paths.lose(id, &error);
+                }
+                Ok((_, Err(error))) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if is_confirmed {
+            return Ok(());
+        }
+        Request::await_path(paths).await?;
     }
 }

@@ -4,7 +4,7 @@ use std::future::{pending, poll_fn};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -13,7 +13,7 @@ use iscsi_session::Completion;
 use smallvec::SmallVec;
 
 use crate::boxed::BoxFuture;
-use crate::error::Error;
+use crate::error::{CallerCause, Error};
 use crate::multipath::inbox::{Attempt, Order, Timed, Unproven};
 use crate::multipath::outputs::Flight;
 use crate::multipath::path::{Path, SentCommand};
@@ -39,7 +39,7 @@ pub(crate) struct Answered {
 impl Answered {
     /// The answer that came at this time to a transfer that had begun at that.
     fn since(begun: Instant, (answer, came): Timed) -> Self {
-        Self { answer, time: came.saturating_duration_since(begun) }
+        Self { answer: *answer, time: came.saturating_duration_since(begun) }
     }
 }
 
@@ -73,22 +73,33 @@ struct Payment<'a> {
 /// One of the copies of a request in flight.
 struct Copy {
     attempt: AttemptId,
-    path: Path,
     permit: Arc<Permit>,
     charge: Option<Charge>,
     progress: Progress,
 }
 
-/// How far a copy has come.
+/// How far a copy has come. What is rare is boxed.
 enum Progress {
     /// It is not handed over before it is certain which unit takes it.
-    Held(Flight, BoxFuture<'static, Result<(), Error>>),
+    Held(Box<Held>),
     /// The session ends it.
     Sent(SentCommand),
     /// The unit has executed it. It does not count before it is certain which unit that was.
-    Unproven(Flight, Box<Unproven>, BoxFuture<'static, Result<(), Error>>),
+    Unproven(Box<Proving>),
     /// It has ended, and what follows comes next.
     Over,
+}
+
+struct Held {
+    flight: Flight,
+    path: Path,
+    recognition: BoxFuture<'static, Result<(), Error>>,
+}
+
+struct Proving {
+    flight: Flight,
+    unproven: Box<Unproven>,
+    proof: BoxFuture<'static, Result<(), Error>>,
 }
 
 /// What happens next.
@@ -104,66 +115,70 @@ enum Event {
     Reserved(Result<Permit, Error>),
 }
 
-impl Paths {
-    /// Executes a transfer over whichever path takes it, and over another one if that is lost. Invariant: a second execution
-    /// of it changes nothing that the first did not.
-    ///
-    /// It waits for its share of the budget first, then for its class, then for a path: so it takes whichever has credit when
-    /// it can go, no path's time runs while it waits, and what it has paid to its class goes out immediately.
-    ///
-    /// # Errors
-    /// The error of the last attempt that may have been executed, if there was one, or else the last error. But an answer
-    /// of the unit to the last attempt that will not change stands, whatever became of the earlier ones.
-    #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
-    pub(crate) fn execute(
-        &self,
-        mut transfer: Transfer,
-    ) -> impl Future<Output = Result<Answered, Error>> + Send {
-        async move {
-            runtime::require()?;
-            let len = transfer.len();
-            let begun = now();
-            // Mostly it need not wait, and the clock is not read again.
-            let (permit, ready) = match self.try_reserve(len) {
-                Some(permit) => (permit, begun),
-                None => (self.reserve(len).await?, now()),
+/// Executes a transfer over whichever path takes it, and over another one if that is lost. Invariant: a second execution
+/// of it changes nothing that the first did not.
+///
+/// It waits for its share of the budget first, then for its class, then for a path: so it takes whichever has credit when
+/// it can go, no path's time runs while it waits, and what it has paid to its class goes out immediately.
+///
+/// # Errors
+/// The error of the last attempt that may have been executed, if there was one, or else the last error. But an answer
+/// of the unit to the last attempt that will not change stands, whatever became of the earlier ones.
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
+pub(crate) fn execute(
+    paths: &Paths,
+    mut transfer: Transfer,
+) -> impl Future<Output = Result<Answered, Error>> + Send {
+    async move {
+        runtime::require()?;
+        let len = transfer.len();
+        let begun = now();
+        // Mostly it need not wait, and the clock is not read again.
+        let (permit, ready) = match paths.try_reserve(len) {
+            Some(permit) => (permit, begun),
+            None => (paths.reserve(len).await?, now()),
+        };
+        transfer.set_permit(Arc::new(permit));
+        let (kind, spec) = (transfer.kind(), spec(paths, &transfer));
+        let (mut request, mut order) = Request::submit_and_listen(paths, kind, spec, ready).await;
+        let mut first = None;
+        if let Some(Order::Send(attempt)) = order {
+            first = Copy::send(&request, attempt, &mut transfer, (None, None));
+            order = match &first {
+                Some(Copy { progress: Progress::Sent(_), .. }) => Some(request.next().await),
+                Some(_) | None => None,
             };
-            transfer.set_permit(Arc::new(permit));
-            let (kind, spec) = (transfer.kind(), self.spec(&transfer));
-            let (mut request, mut order) =
-                Request::submit_and_listen(self, kind, spec, ready).await;
-            let (mut first, mut last) = (None, None);
-            if let Some(Order::Send(attempt)) = order {
-                last = Some(attempt.carrier.clone());
-                first = Copy::send(&request, attempt, &mut transfer, (None, None));
-                order = match &first {
-                    Some(Copy { progress: Progress::Sent(_), .. }) => Some(request.next().await),
-                    Some(_) | None => None,
-                };
-            }
-            if let Some(Order::Completed(Ok((_, Some(answer))))) = order {
-                request.complete();
-                first.into_iter().for_each(Copy::leave);
-                return Ok(Answered::since(begun, answer));
-            }
-            // Boxed, since a request that succeeds at the first attempt does not need the room.
-            let execution = Execution::new(request, self, transfer, (first, last));
-            let timed = Box::pin(execution.run(order)).await?;
-            Ok(Answered::since(begun, timed))
         }
+        if let Some(Order::Completed(Ok((_, Some(answer))))) = order {
+            request.complete();
+            first.into_iter().for_each(Copy::leave);
+            return Ok(Answered::since(begun, answer));
+        }
+        // Boxed, since a request that succeeds at the first attempt does not need the room.
+        let execution = Execution::new(request, paths, transfer, first);
+        let timed = Box::pin(execution.run(order)).await?;
+        Ok(Answered::since(begun, timed))
     }
+}
 
-    fn spec(&self, transfer: &Transfer) -> RequestSpec {
-        RequestSpec {
-            len: transfer.len() as u64,
-            writes: transfer.writes(),
-            is_plain: matches!(transfer.kind(), RequestKind::Read | RequestKind::Write),
-            // When the unit does not know a form, it is known whether there is a shorter one.
-            can_shorten: true,
-            can_double: self.budget().max_of(transfer.len()) >= 2,
-            route: Route::Credit,
-        }
+fn spec(paths: &Paths, transfer: &Transfer) -> RequestSpec {
+    RequestSpec {
+        len: transfer.len() as u64,
+        writes: transfer.writes(),
+        is_plain: matches!(transfer.kind(), RequestKind::Read | RequestKind::Write),
+        // When the unit does not know a form, it is known whether there is a shorter one.
+        can_shorten: true,
+        can_double: paths.budget().max_of(transfer.len()) >= 2,
+        route: Route::Credit,
     }
+}
+
+/// Waits until the class lets so many bytes pass. Each attempt of a request pays, a second copy as well: their bytes are
+/// on the link.
+async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
+    let class = paths.policy().class.as_ref().ok_or(CallerCause::ClassClosed)?;
+    let _waiting = paths.in_class().join();
+    class.pass(len as u64).await.ok_or_else(|| CallerCause::ClassClosed.into())
 }
 
 impl Copy {
@@ -176,15 +191,19 @@ impl Copy {
         (permit, charge): (Option<Arc<Permit>>, Option<Charge>),
     ) -> Option<Self> {
         let permit = permit.or_else(|| transfer.permit())?;
-        let path = attempt.carrier.clone();
+        let attempted = request.attempted(&attempt);
+        let Attempt { id, carrier: path, .. } = attempt;
         let progress = match path.unit.recognition_for(transfer) {
-            Some(recognition) => Progress::Held(request.flight(&attempt), recognition),
+            Some(recognition) => {
+                let flight = request.flight(attempted);
+                Progress::Held(Box::new(Held { flight, path, recognition }))
+            }
             None => {
-                let (requester, attempted) = (request.requester(), request.attempted(&attempt));
-                match path.hand_over(transfer, Arc::clone(&permit), requester, attempted) {
+                let (requester, permit) = (request.requester(), Arc::clone(&permit));
+                match path.hand_over(transfer, permit, requester, attempted) {
                     Ok(sent) => Progress::Sent(sent),
                     Err(error) => {
-                        request.flight(&attempt).fail(&error);
+                        request.flight(attempted).fail(&error);
                         return None;
                     }
                 }
@@ -192,7 +211,7 @@ impl Copy {
         };
         // What is dropped from here on may have been sent.
         let charge = charge.map(Charge::sent);
-        Some(Self { attempt: attempt.id, path, permit, charge, progress })
+        Some(Self { attempt: id, permit, charge, progress })
     }
 }
 
@@ -201,8 +220,9 @@ impl<'a> Execution<'a> {
         request: Request<'a>,
         paths: &'a Paths,
         transfer: Transfer,
-        (first, last): (Option<Copy>, Option<Path>),
+        first: Option<Copy>,
     ) -> Self {
+        let last = first.as_ref().and_then(Copy::path).cloned();
         let report = RequestReport::new(paths.report(), transfer.name(), transfer.blocks());
         Self {
             request,
@@ -259,7 +279,7 @@ impl<'a> Execution<'a> {
             Order::Ended(attempt, buffer) => self.ended(attempt, buffer),
             Order::Prove(unproven) => self.prove(unproven),
             Order::Charge { is_hedge } => {
-                let waiting = Box::pin(self.paths.pass(self.transfer.len()));
+                let waiting = Box::pin(pass(self.paths, self.transfer.len()));
                 self.payment_of(is_hedge).waiting = Some(waiting);
             }
             Order::Reserve { waits: true } => {
@@ -336,14 +356,16 @@ impl<'a> Execution<'a> {
     }
 
     /// A copy was executed, perhaps by another unit.
-    fn prove(&mut self, unproven: Unproven) {
+    fn prove(&mut self, unproven: Box<Unproven>) {
         let Some(at) = self.position(unproven.attempt) else { return };
         let Some(copy) = self.copies.get_mut(at) else { return };
-        let flight = self.request.flight_over(unproven.attempt, unproven.path);
-        let (unit, wants_proof) = (copy.path.unit.clone(), self.transfer.wants_proof());
+        let Some(unit) = copy.path().map(|path| path.unit.clone()) else { return };
+        let Self { request, .. } = self;
+        let flight = request.flight(request.attempted_over(unproven.attempt, unproven.path));
+        let wants_proof = self.transfer.wants_proof();
         let proof = Box::pin(async move { unit.prove(wants_proof).await });
-        let unproven = Progress::Unproven(flight, Box::new(unproven), proof);
-        if let Progress::Sent(sent) = mem::replace(&mut copy.progress, unproven) {
+        let proving = Progress::Unproven(Box::new(Proving { flight, unproven, proof }));
+        if let Progress::Sent(sent) = mem::replace(&mut copy.progress, proving) {
             sent.leave();
         }
     }
@@ -352,10 +374,11 @@ impl<'a> Execution<'a> {
     fn recognized(&mut self, at: usize, result: Result<(), Error>) {
         let Some(copy) = self.copies.get_mut(at) else { return };
         let failed = match (mem::replace(&mut copy.progress, Progress::Over), result) {
-            (Progress::Held(flight, _), Ok(())) => {
+            (Progress::Held(held), Ok(())) => {
+                let Held { flight, path, .. } = *held;
                 let (requester, attempted) = (self.request.requester(), *flight.attempted());
                 let permit = Arc::clone(&copy.permit);
-                match copy.path.hand_over(&mut self.transfer, permit, requester, attempted) {
+                match path.hand_over(&mut self.transfer, permit, requester, attempted) {
                     Ok(sent) => {
                         flight.leave();
                         copy.progress = Progress::Sent(sent);
@@ -364,7 +387,8 @@ impl<'a> Execution<'a> {
                     Err(error) => Some((flight, error)),
                 }
             }
-            (Progress::Unproven(flight, unproven, _), Ok(())) => {
+            (Progress::Unproven(proving), Ok(())) => {
+                let Proving { flight, unproven, .. } = *proving;
                 let Unproven { begun, completion, .. } = *unproven;
                 let good = LogicalUnit::good_end(&self.transfer);
                 if let Err(completion) = flight.prove(&begun, good, completion) {
@@ -374,9 +398,8 @@ impl<'a> Execution<'a> {
                 }
                 None
             }
-            (Progress::Held(flight, _) | Progress::Unproven(flight, ..), Err(error)) => {
-                Some((flight, error))
-            }
+            (Progress::Held(held), Err(error)) => Some((held.flight, error)),
+            (Progress::Unproven(proving), Err(error)) => Some((proving.flight, error)),
             (progress @ (Progress::Sent(_) | Progress::Over), _) => {
                 copy.progress = progress;
                 None
@@ -430,6 +453,15 @@ impl Copy {
         self.leave();
     }
 
+    /// The path that it goes over, before it has ended there.
+    fn path(&self) -> Option<&Path> {
+        match &self.progress {
+            Progress::Held(held) => Some(&held.path),
+            Progress::Sent(sent) => Some(sent.path()),
+            Progress::Unproven(_) | Progress::Over => None,
+        }
+    }
+
     /// The request has ended, or this copy has. What was sent may go on.
     fn leave(self) {
         if let Progress::Sent(sent) = self.progress {
@@ -440,20 +472,20 @@ impl Copy {
 
 /// Waits until it is certain of a copy which unit it is, and returns its place.
 async fn recognized(copies: &mut [Copy]) -> (usize, Result<(), Error>) {
-    let mut poll = |context: &mut Context<'_>| {
+    poll_fn(|context| {
         for (at, copy) in copies.iter_mut().enumerate() {
-            let (Progress::Held(_, waiting) | Progress::Unproven(_, _, waiting)) =
-                &mut copy.progress
-            else {
-                continue;
+            let waiting = match &mut copy.progress {
+                Progress::Held(held) => &mut held.recognition,
+                Progress::Unproven(proving) => &mut proving.proof,
+                Progress::Sent(_) | Progress::Over => continue,
             };
             if let Poll::Ready(result) = waiting.as_mut().poll(context) {
                 return Poll::Ready((at, result));
             }
         }
         Poll::Pending
-    };
-    poll_fn(move |context| poll(context)).await
+    })
+    .await
 }
 
 async fn some<T>(waiting: &mut Option<Waiting<'_, T>>) -> Result<T, Error> {

@@ -1,17 +1,20 @@
 //! A flush over several sessions.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use iscsi_multipath::requests::{RequestSpec, Route};
 use iscsi_multipath::{Access, PathId, Unit};
+use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::multipath::inbox::{Attempt, Order};
-use crate::multipath::path::Path;
+use crate::multipath::path::{Path, wait_limit};
 use crate::multipath::paths::{Paths, State, now};
 use crate::multipath::request::Request;
 use crate::multipath::request_report::RequestReport;
+use crate::multipath::witness::{other_witness, witness_has_spoken};
 use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
@@ -27,81 +30,104 @@ const FLUSH: RequestSpec = RequestSpec {
     route: Route::Vouching,
 };
 
-impl Paths {
-    /// Flushes what was written over all sessions: one of them does it for all, the least busy of those that would receive the
-    /// report of a reset since the oldest write.
-    ///
-    /// # Errors
-    /// As [`execute`](Self::execute).
-    pub(crate) async fn flush(&self) -> Result<(), Error> {
-        // As for every request: first the share of the budget, then a path.
-        let permit = Arc::new(self.reserve(0).await?);
-        let (mut request, mut order) = Request::submit(self, RequestKind::Flush, FLUSH, now());
-        let mut report = RequestReport::new(self.report(), "SYNCHRONIZE CACHE", None);
-        loop {
-            let next = match order.take() {
-                Some(order) => order,
-                None => request.next().await,
-            };
-            match next {
-                Order::Prepare => {
-                    let (id, own_path) = (request.id(), self.needs_own_path().await);
-                    self.change(|state| state.requests.prepared(id, own_path, now()));
-                }
-                Order::Send(attempt) => {
-                    let flight = request.flight(&attempt);
-                    let result = self.flush_over(attempt, Arc::clone(&permit)).await;
-                    order = flight.end_and_take(result.as_ref().copied(), now());
-                }
-                Order::Report(reported) => report.apply(reported),
-                Order::Completed(result) => {
-                    request.complete();
-                    return result.map(drop).map_err(|failure| report.error_of(failure));
-                }
-                // It waits for no class, is never in flight twice, and ends its attempts itself.
-                Order::Abort(_)
-                | Order::Ended(..)
-                | Order::Prove(_)
-                | Order::Charge { .. }
-                | Order::Reserve { .. }
-                | Order::Unreserve => {}
+/// Flushes what was written over all sessions: one of them does it for all, the least busy of those that would receive the
+/// report of a reset since the oldest write.
+///
+/// # Errors
+/// As [`execute`](super::execute::execute).
+pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
+    // As for every request: first the share of the budget, then a path.
+    let permit = Arc::new(paths.reserve(0).await?);
+    let (mut request, mut order) = Request::submit(paths, RequestKind::Flush, FLUSH, now());
+    let mut report = RequestReport::new(paths.report(), "SYNCHRONIZE CACHE", None);
+    loop {
+        let next = match order.take() {
+            Some(order) => order,
+            None => request.next().await,
+        };
+        match next {
+            Order::Prepare => {
+                let (id, own_path) = (request.id(), needs_own_path(paths).await);
+                paths.change(|state| state.requests.prepared(id, own_path, now()));
             }
+            Order::Send(attempt) => {
+                let flight = request.flight(request.attempted(&attempt));
+                let result = flush_over(paths, attempt, Arc::clone(&permit)).await;
+                order = flight.end_and_take(result.as_ref().copied(), now());
+            }
+            Order::Report(reported) => report.apply(reported),
+            Order::Completed(result) => {
+                request.complete();
+                return result.map(drop).map_err(|failure| report.error_of(failure));
+            }
+            // It waits for no class, is never in flight twice, and ends its attempts itself.
+            Order::Abort(_)
+            | Order::Ended(..)
+            | Order::Prove(_)
+            | Order::Charge { .. }
+            | Order::Reserve { .. }
+            | Order::Unreserve => {}
         }
     }
+}
 
-    /// Whether a flush needs a path without other requests: it may take long. One that may end the only session first waits
-    /// for a second one.
-    async fn needs_own_path(&self) -> bool {
-        let written = self.written();
-        let covered = self.lock().flushes.estimate.covered(written);
-        self.await_session_for_flush(covered).await;
-        self.lock().flushes.estimate.may_be_long(covered)
-    }
+/// Whether a flush needs a path without other requests: it may take long. One that may end the only session first waits
+/// for a second one.
+async fn needs_own_path(paths: &Paths) -> bool {
+    let written = written(paths);
+    let covered = paths.lock().flushes.estimate.covered(written);
+    await_session(paths, covered).await;
+    paths.lock().flushes.estimate.may_be_long(covered)
+}
 
-    async fn flush_over(&self, attempt: Attempt, permit: Arc<Permit>) -> Result<(), Error> {
-        let Attempt { path: id, carrier: path, .. } = attempt;
-        let (begun, written) = (now(), self.written());
-        let covered = self.lock().flushes.estimate.covered(written);
-        let paths = self.clone();
-        let witness = move || paths.other_witness(id);
-        path.unit.flush_with(LogicalUnit::patience_of_a_path, Some(permit), witness).await?;
-        let took = now().saturating_duration_since(begun);
-        let round_trip = path.unit.session().of_plan(|plan| plan.link.round_trip());
-        let own = took.saturating_sub(round_trip.unwrap_or_default());
-        self.lock().flushes.estimate.on_end(written, covered, own);
-        self.witness_has_spoken();
-        Ok(())
-    }
+async fn flush_over(paths: &Paths, attempt: Attempt, permit: Arc<Permit>) -> Result<(), Error> {
+    let Attempt { path: id, carrier: path, .. } = attempt;
+    let (begun, written) = (now(), written(paths));
+    let covered = paths.lock().flushes.estimate.covered(written);
+    let others = paths.clone();
+    let witness = move || other_witness(&others, id);
+    path.unit.flush_with(LogicalUnit::patience_of_a_path, Some(permit), witness).await?;
+    let took = now().saturating_duration_since(begun);
+    let round_trip = path.unit.session().of_plan(|plan| plan.link.round_trip());
+    let own = took.saturating_sub(round_trip.unwrap_or_default());
+    paths.lock().flushes.estimate.on_end(written, covered, own);
+    witness_has_spoken(paths);
+    Ok(())
+}
 
-    /// Whether flushes take long, so that one had better not wait for the writes on its path.
-    pub(super) fn has_slow_flushes(&self) -> bool {
-        self.lock().flushes.estimate.is_slow()
-    }
+/// All that was written, bytes.
+fn written(paths: &Paths) -> u64 {
+    paths.counters().stats().writes.bytes
+}
 
-    /// All that was written, bytes.
-    fn written(&self) -> u64 {
-        self.counters().stats().writes.bytes
-    }
+/// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only one: then no session
+/// could prove that no write was lost. If none opens in time, the flush goes on without.
+async fn await_session(paths: &Paths, covered: u64) {
+    let (only, news) = {
+        let mut state = paths.lock();
+        let [(_, only)] = state.paths.open() else { return };
+        if !state.paths.is_supervised() || !state.flushes.estimate.may_be_very_long(covered) {
+            return;
+        }
+        let only = only.clone();
+        state.flushes.set_wants_session(true);
+        (only, state.flushes.news())
+    };
+    paths.attention().notify_one();
+    let limit = wait_limit(only.unit.session());
+    let joined = async {
+        loop {
+            let mut joined = pin!(news.notified());
+            // Listening begins before the look, or what happens in between would go unnoticed.
+            joined.as_mut().enable();
+            if paths.open().len() != 1 || !paths.lock().flushes.wants_session() {
+                return;
+            }
+            joined.await;
+        }
+    };
+    drop(timeout(limit, joined).await);
+    paths.lock().flushes.set_wants_session(false);
 }
 
 impl State {

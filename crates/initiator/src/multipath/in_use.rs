@@ -15,9 +15,7 @@ impl Paths {
         let (open, in_use) = (state.paths.open().iter(), state.requests.paths().in_use(now));
         open.filter(|(id, _)| in_use.binary_search(id).is_ok()).cloned().collect()
     }
-}
 
-impl Paths {
     /// What each open session does; the ports of some have refused requests.
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());

@@ -14,8 +14,8 @@ use crate::multipath::path::Path;
 use crate::state::attempt::Wakers;
 use crate::state::counters::RequestKind;
 
-/// The answer to a command, and when it came.
-pub(super) type Timed = (Completion, Instant);
+/// The answer to a command, and when it came. Boxed, as orders are moved often.
+pub(super) type Timed = (Box<Completion>, Instant);
 
 /// One attempt of a request: its command is to be sent over the path `carrier`.
 pub(super) struct Attempt {
@@ -33,7 +33,7 @@ pub(super) struct Unproven {
     pub(super) attempt: AttemptId,
     pub(super) path: PathId,
     pub(super) begun: Begun,
-    pub(super) completion: Completion,
+    pub(super) completion: Box<Completion>,
 }
 
 /// What a request is to do next.
@@ -55,7 +55,7 @@ pub(super) enum Order {
     /// The command of an attempt that was sent has not succeeded. Its buffer comes back. What follows comes next.
     Ended(AttemptId, BytesMut),
     /// The unit has executed the command of an attempt, and has to be asked which unit it is before the attempt ends.
-    Prove(Unproven),
+    Prove(Box<Unproven>),
     /// With the answer, if the command of one attempt was all that there was to do.
     Completed(Result<(AttemptId, Option<Timed>), Failure<Error>>),
 }
@@ -130,7 +130,8 @@ impl Inboxes {
         for order in std::mem::take(&mut inbox.orders) {
             if let Order::Send(Attempt { id, path, .. }) = order {
                 attempts.push((id, path));
-            } else if let Order::Prove(Unproven { attempt, path, completion, .. }) = order {
+            } else if let Order::Prove(unproven) = order {
+                let Unproven { attempt, path, completion, .. } = *unproven;
                 attempts.push((attempt, path));
                 inbox.orders.push(Order::Ended(attempt, completion.data));
             } else {
@@ -140,14 +141,16 @@ impl Inboxes {
         attempts
     }
 
-    /// Takes the next order. [`Order::Completed`] closes the inbox.
+    /// Takes the next order. [`Order::Completed`] is the last one, and closes the inbox.
     pub(super) fn take(&mut self, request: RequestId) -> Option<Order> {
-        let inbox = self.get_mut(request).filter(|inbox| !inbox.orders.is_empty())?;
+        let inboxes = self.0.get_mut(request.place() as usize)?;
+        let at = inboxes.iter().position(|inbox| inbox.request == request)?;
+        let inbox = inboxes.get_mut(at)?;
+        let order =
+            if inbox.orders.len() > 1 { inbox.orders.remove(0) } else { inbox.orders.pop()? };
         inbox.waker = None;
-        let order = inbox.orders.remove(0);
         if let Order::Completed(_) = order {
-            // It is the last one.
-            drop(self.close(request));
+            drop(inboxes.swap_remove(at));
         }
         Some(order)
     }

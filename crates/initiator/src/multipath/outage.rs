@@ -10,25 +10,6 @@ use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 use crate::options::retry_timeout::OnRetryTimeout;
 
-impl Paths {
-    /// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says
-    /// whether that is news.
-    fn refuse(&self, why: &Error, after: Duration) -> bool {
-        self.change(|state| {
-            if !state.paths.are_gone_for(after) {
-                return false;
-            }
-            let was_refusing = state.requests.is_refusing();
-            state.requests.refuse(&why.as_not_executed());
-            !was_refusing
-        })
-    }
-
-    fn is_refusing(&self) -> bool {
-        self.lock().requests.is_refusing()
-    }
-}
-
 impl Supervisor {
     /// Whether the disk goes on though its last session has not come back, for this reason.
     pub(super) fn outlasts(&self, not_opened: &NotOpened) -> bool {
@@ -41,7 +22,7 @@ impl Supervisor {
         let error = Error::from(Consequence::NotReopened { lost: lost.why().clone(), why });
         // What was lost later is waited for as long; the last pause is not begun.
         let patience = lost.path().unit.session().policy().patience;
-        if paths.refuse(&error, patience.saturating_sub(self.max_pause())) {
+        if refuse(paths, &error, patience.saturating_sub(self.max_pause())) {
             self.note_of(&lost, DiskEvent::RequestsFail { error });
         }
         self.reopen(lost);
@@ -49,8 +30,21 @@ impl Supervisor {
 
     /// A session is about to join.
     pub(super) fn note_return(&self, paths: &Paths) {
-        if paths.is_refusing() {
+        if paths.lock().requests.is_refusing() {
             self.report().note(DiskEvent::RequestsResume);
         }
     }
+}
+
+/// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says whether that is
+/// news.
+fn refuse(paths: &Paths, why: &Error, after: Duration) -> bool {
+    paths.change(|state| {
+        if !state.paths.are_gone_for(after) {
+            return false;
+        }
+        let was_refusing = state.requests.is_refusing();
+        state.requests.refuse(&why.as_not_executed());
+        !was_refusing
+    })
 }

@@ -13,6 +13,7 @@ use iscsi_session::Completion;
 use crate::error::Error;
 use crate::multipath::inbox::{Attempt, Order, Timed, Unproven};
 use crate::multipath::paths::{Paths, Shared, State, StateGuard, now};
+use crate::multipath::report::Report;
 use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::UnitGuard;
@@ -158,7 +159,7 @@ impl Paths {
 
     /// A port has refused a request: the unit is asked for the states of all ports.
     fn port_refused(&self, state: &mut State, path: PathId, access: Access) {
-        self.log_access(path, access);
+        log_access(self.report(), path, access);
         state.paths.call_for_access();
         self.attention().notify_one();
     }
@@ -215,7 +216,7 @@ impl Requester for Shared {
             }
             Ended::Unproven(begun, completion) => {
                 if state.requests.is_awaited(attempt) {
-                    let unproven = Unproven { attempt, path, begun, completion };
+                    let unproven = Box::new(Unproven { attempt, path, begun, completion });
                     state.inboxes.push(request, Order::Prove(unproven), &mut wakers);
                 } else {
                     left = Some(completion.data);
@@ -361,8 +362,8 @@ impl Flight {
         mut self,
         begun: &Begun,
         good: GoodEnd,
-        completion: Completion,
-    ) -> Result<(), Completion> {
+        completion: Box<Completion>,
+    ) -> Result<(), Box<Completion>> {
         self.has_ended = true;
         let (paths, attempted, now) = (&self.paths, &self.attempted, now());
         let mut state = paths.lock_for_change();
@@ -410,4 +411,9 @@ impl Drop for Flight {
             });
         }
     }
+}
+
+pub(super) fn log_access(report: &Report, path: PathId, access: Access) {
+    let state = access.state;
+    report.log(|| tracing::info!(path = path.0, %state, "a port has another state"));
 }

@@ -133,14 +133,14 @@ impl Path {
     /// # Errors
     /// Nothing was handed over, and nothing is told.
     pub(super) fn hand_over(
-        &self,
+        self,
         transfer: &mut Transfer,
         permit: Arc<Permit>,
         requester: Weak<dyn Requester>,
         attempted: Attempted,
     ) -> Result<SentCommand, Error> {
         let id = self.unit.hand_over(transfer, permit, requester, attempted)?;
-        Ok(SentCommand { path: self.clone(), id, has_ended: false })
+        Ok(SentCommand { path: self, id, has_ended: false })
     }
 
     /// The error of a transfer that has met a reservation, with what the unit says of that.
@@ -158,6 +158,10 @@ pub(super) struct SentCommand {
 }
 
 impl SentCommand {
+    pub(super) const fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Gives the command up; it still ends.
     pub(super) fn give_up(&self) {
         self.path.unit.session().give_up(self.id);

@@ -215,6 +215,40 @@ impl Paths {
         closed.wait_for(Option::is_some).await.ok()?.clone()
     }
 
+    /// How long a write had better be, bytes: where paths differ, as the best of them takes it.
+    pub(crate) fn max_request_len(&self) -> u64 {
+        let state = self.lock();
+        let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_write());
+        let longest = of_paths.max().unwrap_or(u64::MAX);
+        longest.min(state.requests.paths().max_request_len(now))
+    }
+
+    /// How long a read had better be, bytes: where paths differ, as the best of them brings it.
+    pub(crate) fn max_read_len(&self) -> u64 {
+        let state = self.lock();
+        let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_read());
+        of_paths.max().unwrap_or(u64::MAX)
+    }
+
+    /// Limit of the outstanding write data of a connection at a slow target, bytes; `None` for a fast one.
+    pub(super) fn limit_of_slow_target(&self) -> Option<u64> {
+        let open = self.open();
+        open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()
+    }
+
+    /// Gives paths to requests that wait, if time alone has made one free: a path falls silent without an event. Returns
+    /// whether there are requests at all.
+    pub(super) fn look_again(&self) -> bool {
+        self.handle_timeout();
+        let state = self.lock();
+        state.requests.has_queue() || state.requests.paths().has_requests()
+    }
+
+    /// How many commands were sent again, over all paths that there are and were.
+    pub(crate) fn retries(&self) -> u64 {
+        self.lock().paths.retries()
+    }
+
     /// Whether the unit has finished with every write that was sent over any path, as far as is known.
     pub(crate) fn is_settled(&self) -> bool {
         self.lock().paths.is_settled()
@@ -339,7 +373,7 @@ impl Paths {
     }
 
     /// How long what may pass is put up with.
-    pub(super) fn policy(&self) -> &RequestPolicy {
+    pub(crate) fn policy(&self) -> &RequestPolicy {
         &self.0.policy
     }
 

@@ -1,4 +1,8 @@
 //! The questions that [`PortGroups`](iscsi_multipath::port_groups::PortGroups) has for the unit, and what follows from the answers.
+//!
+//! Where the unit reports the states of its port groups (SPC-4 §5.11.2), a path whose port does not serve it stays open, and is
+//! used again as soon as the unit reports that its port serves it. Where it does not, the session is of no use and gives way, and
+//! its portal is in standby: see [`Topology`](iscsi_multipath::topology::Topology).
 
 use iscsi_multipath::port_groups::{Answer, Question};
 use iscsi_multipath::{Access, PathId, PortalId};
@@ -7,6 +11,7 @@ use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
 use crate::multipath::access::no_answer;
 use crate::multipath::event::Event;
+use crate::multipath::outputs::log_access;
 use crate::multipath::path::Path;
 use crate::multipath::paths::{Paths, now};
 use crate::multipath::supervisor::Supervisor;
@@ -22,7 +27,8 @@ impl Supervisor {
         if self.opener.portals.len() < 2 {
             return;
         }
-        paths.supervise_ports();
+        // Requests wait where no port serves the unit.
+        paths.lock().requests.set_looks_for_ports(true);
         if let Some(expected) = self.expected.get() {
             expected.like.state().lock().identity.transitions.add_other_ports();
         }
@@ -32,13 +38,13 @@ impl Supervisor {
     pub(super) fn follow_path(&mut self, paths: &Paths, id: PathId, path: &Path) {
         let known = self.port_groups.path_opened(id, PortalId(path.portal));
         if let Some(access) = path.refused.or(known).filter(|_| self.port_groups.is_supported()) {
-            paths.set_access([(id, access)]);
+            set_access(paths, [(id, access)]);
         }
     }
 
     /// Asks for the states of the ports, where there is a reason to.
     pub(super) fn watch_access(&mut self, paths: &Paths) {
-        if paths.take_call_for_access() {
+        if paths.lock().paths.take_call_for_access() {
             self.port_groups.call();
         }
         let open = paths.open();
@@ -82,13 +88,28 @@ impl Supervisor {
         if !self.port_groups.is_supported() {
             return;
         }
-        paths.set_access(self.port_groups.known());
-        self.port_groups.plan(|id| paths.is_silent(id), now());
+        set_access(paths, self.port_groups.known());
+        let is_silent = |id| paths.lock().requests.paths().is_silent(id, now());
+        self.port_groups.plan(is_silent, now());
     }
 
     fn no_port_groups(&self, paths: &Paths, error: &Error) {
-        paths.follow_access(false);
-        paths.set_access(paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
+        paths.lock().requests.set_follows_access(false);
+        set_access(paths, paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
         self.report().note(DiskEvent::NoPortGroups { error: error.clone() });
     }
+}
+
+/// Sets the states of the ports of these paths. Requests that pause may be taken by one that has changed.
+fn set_access(paths: &Paths, all: impl IntoIterator<Item = (PathId, Access)>) {
+    paths.change(|state| {
+        let mut changed = Vec::new();
+        for (id, access) in all {
+            if state.requests.paths().access(id).is_some_and(|before| before != access) {
+                log_access(paths.report(), id, access);
+                changed.push((id, access));
+            }
+        }
+        state.requests.set_access(changed, now());
+    });
 }

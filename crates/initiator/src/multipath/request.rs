@@ -68,27 +68,58 @@ impl<'a> Request<'a> {
         (Self { paths, id, kind, len: spec.len, listens, has_completed: false }, order)
     }
 
+    /// Waits until there is a path that takes requests.
+    ///
+    /// # Errors
+    /// Why requests are refused.
+    pub(super) async fn await_path(paths: &'a Paths) -> Result<(), Error> {
+        let spec = RequestSpec {
+            len: 0,
+            writes: false,
+            is_plain: true,
+            can_shorten: false,
+            can_double: false,
+            route: Route::Vouching,
+        };
+        let (mut request, mut order) = Self::submit(paths, RequestKind::Other, spec, now());
+        loop {
+            let next = match order.take() {
+                Some(order) => order,
+                None => request.next().await,
+            };
+            if let Order::Prepare = next {
+                paths.change(|state| state.requests.prepared(request.id, false, now()));
+            } else if let Order::Completed(Err(Failure::Refused(why))) = next {
+                request.complete();
+                return Err(why);
+            } else {
+                if let Order::Send(attempt) = next {
+                    // There is a path. Nothing is sent over it.
+                    drop(request.flight(request.attempted(&attempt)));
+                }
+                return Ok(());
+            }
+        }
+    }
+
     pub(super) const fn id(&self) -> RequestId {
         self.id
     }
 
     /// An attempt that the session of its path takes over.
     pub(super) const fn attempted(&self, attempt: &Attempt) -> Attempted {
-        let (id, path) = (attempt.id, attempt.path);
+        self.attempted_over(attempt.id, attempt.path)
+    }
+
+    /// The attempt with this name, over this path.
+    pub(super) const fn attempted_over(&self, attempt: AttemptId, path: PathId) -> Attempted {
         let Self { id: request, kind, len, .. } = *self;
-        Attempted { request, attempt: id, path, kind, len, can_shorten: false }
+        Attempted { request, attempt, path, kind, len, can_shorten: false }
     }
 
     /// An attempt that the caller ends.
-    pub(super) fn flight(&self, attempt: &Attempt) -> Flight {
-        self.paths.flight(self.attempted(attempt))
-    }
-
-    /// An attempt that the caller ends, after all.
-    pub(super) fn flight_over(&self, attempt: AttemptId, path: PathId) -> Flight {
-        let Self { id: request, kind, len, .. } = *self;
-        let can_shorten = false;
-        self.paths.flight(Attempted { request, attempt, path, kind, len, can_shorten })
+    pub(super) fn flight(&self, attempted: Attempted) -> Flight {
+        self.paths.flight(attempted)
     }
 
     /// Who is told how the attempts end that sessions take over.
@@ -149,42 +180,6 @@ impl<'a> Request<'a> {
     /// It has completed: there is nothing to cancel.
     pub(super) const fn complete(&mut self) {
         self.has_completed = true;
-    }
-}
-
-impl Paths {
-    /// Waits until there is a path that takes requests.
-    ///
-    /// # Errors
-    /// Why requests are refused.
-    pub(super) async fn await_path(&self) -> Result<(), Error> {
-        let spec = RequestSpec {
-            len: 0,
-            writes: false,
-            is_plain: true,
-            can_shorten: false,
-            can_double: false,
-            route: Route::Vouching,
-        };
-        let (mut request, mut order) = Request::submit(self, RequestKind::Other, spec, now());
-        loop {
-            let next = match order.take() {
-                Some(order) => order,
-                None => request.next().await,
-            };
-            if let Order::Prepare = next {
-                self.change(|state| state.requests.prepared(request.id, false, now()));
-            } else if let Order::Completed(Err(Failure::Refused(why))) = next {
-                request.complete();
-                return Err(why);
-            } else {
-                if let Order::Send(attempt) = next {
-                    // There is a path. Nothing is sent over it.
-                    drop(request.flight(&attempt));
-                }
-                return Ok(());
-            }
-        }
     }
 }
 

@@ -31,9 +31,11 @@ impl Supervisor {
         }
         let sessions = paths.sessions(&not_served);
         let lost = self.losses.sessions();
+        // Not within the expression below, for which the lock would be held.
+        let lacks_port = paths.lock().paths.take_call_for_port();
         let situation = Situation {
             count,
-            lacks_port: paths.take_call_for_port(),
+            lacks_port,
             wants_second: self.wants_second(paths),
             ..self.situation(&sessions, &lost)
         };

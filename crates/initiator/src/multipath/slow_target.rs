@@ -1,15 +1,14 @@
-//! Sessions of a disk at a slow target: notices of a busy target, and a session for long flushes.
+//! Sessions of a disk at a slow target: notices of a busy target, and whether a second session is wanted for long flushes.
 
 use std::pin::pin;
 use std::sync::Arc;
 
 use iscsi_session::Notice;
-use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
-use crate::multipath::path::{Path, wait_limit};
+use crate::multipath::path::Path;
 use crate::multipath::paths::Paths;
 use crate::multipath::report::Report;
 use crate::multipath::supervisor::{Supervisor, span_of};
@@ -30,7 +29,9 @@ impl Supervisor {
     pub(super) fn wants_second(&self, paths: &Paths) -> bool {
         let is_auto = matches!(self.review.sessions, Sessions::Auto { .. });
         let waits = paths.lock().flushes.wants_session();
-        is_auto && self.are_steady() && (waits || self.review.moves && paths.has_slow_flushes())
+        is_auto
+            && self.are_steady()
+            && (waits || self.review.moves && paths.lock().flushes.estimate.is_slow())
     }
 
     /// A flush does not wait for a second session where none is on its way.
@@ -39,44 +40,6 @@ impl Supervisor {
         if self.topology.opening() == 0 && state.flushes.wants_session() {
             state.flushes.none_comes();
         }
-    }
-}
-
-impl Paths {
-    /// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only one: then no session
-    /// could prove that no write was lost. If none opens in time, the flush goes on without.
-    pub(super) async fn await_session_for_flush(&self, covered: u64) {
-        let (only, news) = {
-            let mut state = self.lock();
-            let [(_, only)] = state.paths.open() else { return };
-            if !state.paths.is_supervised() || !state.flushes.estimate.may_be_very_long(covered) {
-                return;
-            }
-            let only = only.clone();
-            state.flushes.set_wants_session(true);
-            (only, state.flushes.news())
-        };
-        self.attention().notify_one();
-        let limit = wait_limit(only.unit.session());
-        let joined = async {
-            loop {
-                let mut joined = pin!(news.notified());
-                // Listening begins before the look, or what happens in between would go unnoticed.
-                joined.as_mut().enable();
-                if self.open().len() != 1 || !self.lock().flushes.wants_session() {
-                    return;
-                }
-                joined.await;
-            }
-        };
-        drop(timeout(limit, joined).await);
-        self.lock().flushes.set_wants_session(false);
-    }
-
-    /// Limit of the outstanding write data of a connection at a slow target, bytes; `None` for a fast one.
-    pub(super) fn limit_of_slow_target(&self) -> Option<u64> {
-        let open = self.open();
-        open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()
     }
 }
 

@@ -121,18 +121,12 @@ impl SessionStats {
     }
 }
 
-impl Paths {
-    /// How many commands were sent again, over all paths that there are and were.
-    pub(crate) fn retries(&self) -> u64 {
-        self.lock().paths.retries()
-    }
-}
-
-impl Paths {
-    /// What was counted so far; so many sessions were opened anew. Which disk it is, its owner knows.
-    pub(crate) fn stats(&self, sessions_reopened: u64) -> DiskStats {
+impl DiskStats {
+    /// What was counted of the requests over these paths so far; so many sessions were opened anew. Which disk it is, its owner
+    /// knows.
+    pub(crate) fn of(all: &Paths, sessions_reopened: u64) -> Self {
         let (open, (each, closed_sessions), sessions_lost, retries) = {
-            let paths = &mut self.lock().paths;
+            let paths = &mut all.lock().paths;
             let counted = paths.snapshots();
             (paths.open().to_vec(), counted, paths.losses(), paths.retries())
         };
@@ -147,18 +141,18 @@ impl Paths {
                 retries: session.retries(),
             }
         });
-        let (budget_waits, budget_wait_time) = self.budget().waits();
-        DiskStats {
-            requests: self.counters().stats(),
+        let (budget_waits, budget_wait_time) = all.budget().waits();
+        Self {
+            requests: all.counters().stats(),
             retries,
-            duplicates: self.hedged(),
+            duplicates: all.hedged(),
             sessions_lost,
             sessions_reopened,
             budget_waits,
             budget_wait_time,
             sessions: sessions.collect(),
             closed_sessions: closed_sessions.into_stats(),
-            ..DiskStats::default()
+            ..Self::default()
         }
     }
 }

@@ -307,7 +307,7 @@ fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, DiskEvents) {
     let profile = state.and_then(|state| state.profile.get());
     let is_claimed =
         profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
-    paths.follow_access(is_claimed);
+    paths.lock().requests.set_follows_access(is_claimed);
     let events = state
         .map_or_else(|| EventLog::default().subscribe(), |state| state.known().events.subscribe());
     (PortGroups::new(is_claimed, back_off, now()), events)

@@ -15,64 +15,12 @@ use crate::multipath::supervisor::Supervisor;
 use crate::unit::logical_unit::LogicalUnit;
 use iscsi_multipath::PathId;
 
-impl Paths {
-    /// The session but for this one that has been told of resets for the longest time; rather one that has
-    /// missed no status since the oldest write.
-    pub(super) fn other_witness(&self, flushing: PathId) -> Option<LogicalUnit> {
-        let state = self.lock();
-        let all = state.paths.open().iter().chain(state.paths.witness());
-        let others = all.filter(|(id, path)| *id != flushing && path.unit.session().is_open());
-        let durability = &state.unit().durability;
-        let witness = others.min_by_key(|(id, _)| durability.witness_rank(*id));
-        witness.map(|(_, path)| path.unit.clone())
-    }
-
-    /// A path that is set aside stays a witness, if it is needed and no other one is there. Gives back the
-    /// witness before it.
-    fn keep_witness(&self, id: PathId, path: &Path) -> Option<Path> {
-        let mut state = self.lock();
-        let open = state.paths.open().iter();
-        let others =
-            open.filter(|(other, _)| *other != id && !state.requests.paths().is_closing(*other));
-        let others = others.chain(state.paths.witness());
-        let others = others.filter(|(_, it)| it.unit.session().is_open()).map(|(id, _)| *id);
-        let others: Vec<_> = others.collect();
-        let is_needed = state.unit().durability.needs_beside(id, others.into_iter());
-        if !is_needed || !path.unit.session().is_open() {
-            return None;
-        }
-        state.paths.set_witness(Some((id, path.clone())))
-    }
-
-    /// Whether this path stays a witness when it is removed.
-    fn is_witness(&self, id: PathId) -> bool {
-        self.lock().paths.witness().is_some_and(|(witness, _)| *witness == id)
-    }
-
-    /// The witness, if nobody needs it any more, and it is no path.
-    fn take_needless_witness(&self) -> Option<Path> {
-        let mut state = self.lock();
-        let durability = &state.unit().durability;
-        let is_needed =
-            |(id, path): &(PathId, Path)| path.unit.session().is_open() && durability.needs(*id);
-        let is_over = state.paths.witness().is_some_and(|witness| !is_needed(witness));
-        if is_over { state.paths.set_witness(None) } else { None }
-    }
-
-    /// A flush has ended well, so a witness may not be needed any more.
-    pub(super) fn witness_has_spoken(&self) {
-        if self.lock().paths.witness().is_some() {
-            self.attention().notify_one();
-        }
-    }
-}
-
 impl Supervisor {
     /// Logs a session out that was set aside, once nothing is under way on it and nobody needs its word.
     pub(super) fn retire(&mut self, paths: &Paths, id: PathId) {
         let open = paths.open();
         let Some((_, path)) = open.iter().find(|(there, _)| *there == id) else { return };
-        if let Some(before) = paths.keep_witness(id, path) {
+        if let Some(before) = keep_witness(paths, id, path) {
             self.dismiss(before);
         }
         let (paths, retired) = (paths.clone(), path.clone());
@@ -80,13 +28,63 @@ impl Supervisor {
         self.leave(path.clone(), async move {
             let Some(path) = paths.remove(id).await else { return Event::Stayed(retired) };
             report.publish(&closed(&path));
-            if paths.is_witness(id) { Event::Stayed(retired) } else { let_go(path).await }
+            if is_witness(&paths, id) { Event::Stayed(retired) } else { let_go(path).await }
         });
     }
 
     pub(super) fn let_go_of_witness(&mut self, paths: &Paths) {
-        if let Some(path) = paths.take_needless_witness() {
+        if let Some(path) = take_needless_witness(paths) {
             self.dismiss(path);
         }
+    }
+}
+
+/// The session but for this one that has been told of resets for the longest time; rather one that has
+/// missed no status since the oldest write.
+pub(super) fn other_witness(paths: &Paths, flushing: PathId) -> Option<LogicalUnit> {
+    let state = paths.lock();
+    let all = state.paths.open().iter().chain(state.paths.witness());
+    let others = all.filter(|(id, path)| *id != flushing && path.unit.session().is_open());
+    let durability = &state.unit().durability;
+    let witness = others.min_by_key(|(id, _)| durability.witness_rank(*id));
+    witness.map(|(_, path)| path.unit.clone())
+}
+
+/// A path that is set aside stays a witness, if it is needed and no other one is there. Gives back the
+/// witness before it.
+fn keep_witness(paths: &Paths, id: PathId, path: &Path) -> Option<Path> {
+    let mut state = paths.lock();
+    let open = state.paths.open().iter();
+    let others =
+        open.filter(|(other, _)| *other != id && !state.requests.paths().is_closing(*other));
+    let others = others.chain(state.paths.witness());
+    let others = others.filter(|(_, it)| it.unit.session().is_open()).map(|(id, _)| *id);
+    let others: Vec<_> = others.collect();
+    let is_needed = state.unit().durability.needs_beside(id, others.into_iter());
+    if !is_needed || !path.unit.session().is_open() {
+        return None;
+    }
+    state.paths.set_witness(Some((id, path.clone())))
+}
+
+/// Whether this path stays a witness when it is removed.
+fn is_witness(paths: &Paths, id: PathId) -> bool {
+    paths.lock().paths.witness().is_some_and(|(witness, _)| *witness == id)
+}
+
+/// The witness, if nobody needs it any more, and it is no path.
+fn take_needless_witness(paths: &Paths) -> Option<Path> {
+    let mut state = paths.lock();
+    let durability = &state.unit().durability;
+    let is_needed =
+        |(id, path): &(PathId, Path)| path.unit.session().is_open() && durability.needs(*id);
+    let is_over = state.paths.witness().is_some_and(|witness| !is_needed(witness));
+    if is_over { state.paths.set_witness(None) } else { None }
+}
+
+/// A flush has ended well, so a witness may not be needed any more.
+pub(super) fn witness_has_spoken(paths: &Paths) {
+    if paths.lock().paths.witness().is_some() {
+        paths.attention().notify_one();
     }
 }

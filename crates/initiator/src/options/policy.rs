@@ -21,3 +21,18 @@ pub(crate) struct RequestPolicy {
     /// By what the requests of a disk are ruled.
     pub(crate) class: Option<TrafficClass>,
 }
+
+impl RequestPolicy {
+    /// The longest that a request of a disk should be by its class, bytes, if that has a limit.
+    pub(crate) fn max_shaped_len(&self) -> Option<u64> {
+        self.class.as_ref()?.max_request_len()
+    }
+
+    /// How many requests of so many bytes the class lets pass in a second, two at least, if it has a limit:
+    /// more would only wait.
+    pub(crate) fn shaped_depth(&self, io_size: usize) -> Option<usize> {
+        let bytes = self.class.as_ref()?.bytes_in_second()?;
+        let depth = bytes.div_ceil((io_size as u64).max(1)).max(2);
+        Some(usize::try_from(depth).unwrap_or(usize::MAX))
+    }
+}

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::error::{Cause, Error, SessionCause};
+use crate::multipath::execute::execute;
 use crate::multipath::path::Path;
 use crate::multipath::paths::Paths;
 use crate::options::policy::RequestPolicy;
@@ -83,7 +84,7 @@ impl Rig {
         // Within the unit.
         let lba = at % 32 * u64::from(BLOCKS);
         let transfer = Transfer::query(Cdb::read_16(lba, BLOCKS), LEN).of_blocks(lba, BLOCKS);
-        async move { paths.execute(transfer).await.map(drop) }
+        async move { execute(&paths, transfer).await.map(drop) }
     }
 
     fn spawn(&self, count: u64) -> JoinSet<Result<(), Error>> {
@@ -277,7 +278,7 @@ async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled
         let data = Bytes::from(vec![1; LEN]).into();
         let range = Arc::new(ranges.try_take(&(at..at + 1)).unwrap());
         let transfer = Transfer::write(&profile.capacity, lba, data).unwrap().within(&range);
-        writes.spawn(async move { paths.execute(transfer).await.map(drop) });
+        writes.spawn(async move { execute(&paths, transfer).await.map(drop) });
     }
     sleep(Duration::from_millis(1)).await;
     assert!(!rig.paths.is_settled());

@@ -36,10 +36,10 @@ pub(crate) struct Attempted {
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The known unit has executed the command.
-    Good(Completion),
+    Good(Box<Completion>),
     /// The unit has executed the command, and has to be asked which unit it is before that counts. So the attempt has not
     /// ended.
-    Unproven(Begun, Completion),
+    Unproven(Begun, Box<Completion>),
     /// Perhaps another unit has executed the command. The buffer comes back.
     AnotherUnit(BytesMut),
     /// The command has failed. The buffer comes back.

@@ -345,8 +345,8 @@ impl Listener {
                 Ended::Failed(error, completion.map(|it| it.data).unwrap_or_default())
             }
             (None, Ok(completion), Some(begun)) => match executed_by {
-                Some(ExecutedBy::KnownUnit) => Ended::Good(completion),
-                Some(ExecutedBy::Unknown) => Ended::Unproven(begun, completion),
+                Some(ExecutedBy::KnownUnit) => Ended::Good(Box::new(completion)),
+                Some(ExecutedBy::Unknown) => Ended::Unproven(begun, Box::new(completion)),
                 Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
             },
             // What has succeeded has begun.

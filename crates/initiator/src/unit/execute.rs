@@ -285,7 +285,9 @@ impl LogicalUnit {
 
     /// What is to be waited for before a transfer is handed over, if it is not certain which unit takes it.
     pub(crate) fn recognition_for(&self, transfer: &Transfer) -> Option<Recognition> {
-        if self.certainty_of(transfer).terms.is_for_known_unit { self.recognition() } else { None }
+        // Looked at first, as it is hardly ever so.
+        let recognition = self.recognition()?;
+        self.certainty_of(transfer).terms.is_for_known_unit.then_some(recognition)
     }
 
     /// What the end of a transfer with GOOD means, once it is proved that the known unit has executed it.

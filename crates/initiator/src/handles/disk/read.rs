@@ -144,7 +144,7 @@ impl Disk {
 
     /// A class lets no request pass that keeps the others waiting for long.
     pub(super) fn longest_shaped(&self) -> usize {
-        let Some(max) = self.paths.max_shaped_len() else { return self.max_transfer };
+        let Some(max) = self.paths.policy().max_shaped_len() else { return self.max_transfer };
         let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);
         max_transfer(&self.profile, max).min(self.max_transfer)
     }

@@ -55,7 +55,7 @@ impl Disk {
     #[doc(alias("metrics", "statistics"))]
     pub fn stats(&self) -> DiskStats {
         let (target, lun) = (self.unit.session().target(), self.unit.lun());
-        let stats = self.paths.stats(self.report.reconnects());
+        let stats = DiskStats::of(&self.paths, self.report.reconnects());
         let target = target.map(ToString::to_string).unwrap_or_default();
         DiskStats { target, lun, capacity: self.capacity(), ..stats }
     }
