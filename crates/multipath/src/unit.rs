@@ -52,7 +52,7 @@ pub enum GoodEnd {
 }
 
 impl GoodEnd {
-    /// Returns what the end means if nobody waits for it: nobody expects that a flush brings what was written onto the medium.
+    /// Returns what the end means if nobody waits for it: no flush has to bring what was written onto the medium.
     #[must_use]
     pub const fn if_nobody_waits(self) -> Self {
         match self {

@@ -39,7 +39,17 @@ impl Drop for Loop {
 
 /// Claims a block device, as a mount, the device mapper or another program does.
 fn claim(path: &str) -> File {
-    OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(path).unwrap()
+    let claim = || OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(path);
+    for _ in 0..500 {
+        match claim() {
+            // The kernel may still have it, for the devices of other tests come and go.
+            Err(why) if why.kind() == ErrorKind::ResourceBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            claimed => return claimed.unwrap(),
+        }
+    }
+    claim().unwrap()
 }
 
 fn users(error: &std::io::Error) -> &InUse {
