@@ -55,21 +55,23 @@ impl Paths {
         mut state: StateGuard<'_>,
         own: Option<RequestId>,
     ) -> Option<Order> {
-        let (next, wakers) = self.carry_out_outputs(&mut state, own, &mut None);
+        let mut wakers = Wakers::new();
+        let next = self.carry_out_outputs(&mut state, own, &mut None, &mut wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         next
     }
 
-    /// The same; also returns who is to be woken once the lock is released. `answer` is that to an attempt which has
-    /// succeeded, and is taken if its request waits for it.
+    /// The same, with who is to be woken once the lock is released. `answer` is that to an attempt which has succeeded, and is
+    /// taken if its request waits for it.
     pub(super) fn carry_out_outputs(
         &self,
         state: &mut StateGuard<'_>,
         own: Option<RequestId>,
         answer: &mut Option<Answer>,
-    ) -> (Option<Order>, Wakers) {
-        let (mut next, mut wakers) = (None, Wakers::new());
+        wakers: &mut Wakers,
+    ) -> Option<Order> {
+        let mut next = None;
         while let Some(output) = state.requests.poll_output() {
             let Some((request, order)) = self.carry_out(state, output, answer) else { continue };
             if next.is_none() && own == Some(request) {
@@ -79,10 +81,10 @@ impl Paths {
                 }
                 next = Some(order);
             } else {
-                state.inboxes.push(request, order, &mut wakers);
+                state.inboxes.push(request, order, wakers);
             }
         }
-        (next, wakers)
+        next
     }
 
     /// Whether requests wait for their share of the budget. They do not wait for the paths as long as those that have their
@@ -239,10 +241,9 @@ impl Requester for Shared {
                 paths.failed(&mut state, attempted, &error, now);
             }
         }
-        let (_, others) = paths.carry_out_outputs(&mut state, None, &mut answer);
+        paths.carry_out_outputs(&mut state, None, &mut answer, &mut wakers);
         drop(state);
         drop((answer, left));
-        wakers.extend(others);
         wakers
     }
 }
@@ -376,7 +377,8 @@ impl Flight {
             state.paths.count_retry(attempted.path);
             state.taken_back(attempted, now);
         }
-        let (_, wakers) = paths.carry_out_outputs(&mut state, None, &mut answer);
+        let mut wakers = Wakers::new();
+        paths.carry_out_outputs(&mut state, None, &mut answer, &mut wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         match answer {

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::multipath::inbox::{Attempt, Order};
 use crate::multipath::outputs::Flight;
 use crate::multipath::paths::{Paths, now};
-use crate::state::attempt::{Attempted, Requester};
+use crate::state::attempt::{Attempted, Requester, Wakers};
 use crate::state::counters::RequestKind;
 
 /// A request that was submitted. Dropped before it has completed, it is cancelled.
@@ -60,7 +60,8 @@ impl<'a> Request<'a> {
         let mut state = paths.lock_for_change();
         let id = state.requests.submit(spec, now);
         state.inboxes.open(id, (kind, spec.len), waker.cloned());
-        let (order, wakers) = paths.carry_out_outputs(&mut state, Some(id), &mut None);
+        let mut wakers = Wakers::new();
+        let order = paths.carry_out_outputs(&mut state, Some(id), &mut None, &mut wakers);
         let is_all = waker.is_some() && !state.inboxes.has_orders(id);
         let listens = is_all.then(|| state.requests.timer(id));
         drop(state);

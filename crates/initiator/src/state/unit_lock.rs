@@ -91,8 +91,8 @@ impl UnitLock {
         let locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         let losses = NewLosses { events: &self.events, are_some: false };
         let mut guard = UnitGuard { locked, copies: &self.copies, losses, is_changed: false };
-        for path in self.left.take() {
-            guard.remove_path(path);
+        if self.left.are_some() {
+            guard.forget(&self.left);
         }
         guard
     }
@@ -185,10 +185,11 @@ impl LeftPaths {
         self.are_some.store(true, Ordering::Release);
     }
 
+    pub(crate) fn are_some(&self) -> bool {
+        self.are_some.load(Ordering::Acquire)
+    }
+
     pub(crate) fn take(&self) -> Vec<PathId> {
-        if !self.are_some.load(Ordering::Acquire) {
-            return Vec::new();
-        }
         let mut paths = self.lock();
         self.are_some.store(false, Ordering::Release);
         mem::take(&mut *paths)
@@ -229,6 +230,16 @@ impl DerefMut for UnitGuard<'_> {
     fn deref_mut(&mut self) -> &mut Unit {
         self.is_changed = true;
         &mut self.locked.unit
+    }
+}
+
+impl UnitGuard<'_> {
+    /// Forgets the paths that have left.
+    #[cold]
+    fn forget(&mut self, left: &LeftPaths) {
+        for path in left.take() {
+            self.remove_path(path);
+        }
     }
 }
 
