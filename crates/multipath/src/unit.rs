@@ -52,9 +52,10 @@ pub enum GoodEnd {
 }
 
 impl GoodEnd {
-    /// Returns what the end means if nobody waits for it: no flush has to bring what was written onto the medium.
+    /// Returns what the end means if the request of the command was cancelled, or has ended by another copy: no flush has to bring
+    /// onto the medium what this command has written.
     #[must_use]
-    pub const fn if_nobody_waits(self) -> Self {
+    pub const fn if_not_awaited(self) -> Self {
         match self {
             Self::Wrote => Self::NoReset,
             Self::SaysNothing | Self::NoReset => self,

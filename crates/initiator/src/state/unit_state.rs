@@ -393,7 +393,7 @@ impl Listener {
         let is_good = result.as_ref().is_ok_and(Completion::is_success);
         let is_open = terms.is_for_known_unit
             && (terms.wants_proof || known.identity.needs_revalidation(path));
-        let good = if is_awaited { terms.good } else { terms.good.if_nobody_waits() };
+        let good = if is_awaited { terms.good } else { terms.good.if_not_awaited() };
         let executed_by = if !is_good || is_open {
             ExecutedBy::Unknown
         } else if !terms.is_for_known_unit {

@@ -195,7 +195,7 @@ impl<E: Clone> Machine<E> {
             What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
             What::Identify(_) => GoodEnd::SaysNothing,
         };
-        let means = if is_wanted { means } else { means.if_nobody_waits() };
+        let means = if is_wanted { means } else { means.if_not_awaited() };
         if !self.unit.end_with_good(path, begun, means) {
             // Another unit may have come and gone.
             return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);
