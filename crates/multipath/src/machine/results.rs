@@ -320,6 +320,11 @@ impl<E: Clone> Machine<E> {
             return false;
         };
         match act {
+            // A witness that was lost before it was asked again.
+            Act::Ask(_, flush, question) if !self.paths.contains_key(&question.path) => {
+                let end = flushing::End::NoAnswer;
+                self.flushes.on_end((flush, question), end, None, &mut self.unit);
+            }
             Act::Ask(disk, flush, question) => {
                 let command = match question.command {
                     flushing::Command::SynchronizeCache => Command::Flush,

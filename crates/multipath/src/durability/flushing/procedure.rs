@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
-use iscsi_pdu::scsi::{AdditionalSense, ModeParameters, Sense, SenseKey};
+use iscsi_pdu::scsi::{AdditionalSense, ModeParameters, Sense, SenseKey, Status};
 
 use super::step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 use crate::durability::{Durability, Epoch, Flush};
@@ -14,6 +14,8 @@ use crate::{CommandNumber, PathId};
 /// A unit that has not answered a flush for this time is asked whether it is ready. It is longer than a target may be silent
 /// after a NOP-Out, since what is sent puts the end of that off.
 const ASK_AFTER: Duration = Duration::from_secs(60);
+/// A witness that does not take the question now is asked again after this time.
+const WITNESS_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct Procedure {
@@ -47,7 +49,7 @@ enum Progress {
     },
     AskingWitness {
         witness: PathId,
-        question: Asked,
+        asking: Asking,
     },
     HearingWitness(Hearing),
 }
@@ -65,6 +67,17 @@ struct Flushing {
 /// A question, which has its number once it was given out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked(Option<u32>);
+
+/// The question to a witness, which is asked again while the unit does not take it for a reason that passes: it says nothing of
+/// what the session has received.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asking {
+    question: Asked,
+    /// How often it was not taken.
+    refusals: u32,
+    /// When it is asked again; `None` until the next poll after a refusal.
+    ask_at: Option<Instant>,
+}
 
 /// The wait for the commands of a path that were sent before one.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +105,8 @@ enum Next {
     /// No session vouches.
     NoWitness,
     HearWitness(PathId),
+    /// The witness has not taken the question.
+    AskWitnessAgain(PathId, Asking),
 }
 
 impl Procedure {
@@ -151,8 +166,10 @@ impl Procedure {
                 (place(path), unit.place(path, number), is_limited).hash(state);
             }
             Progress::ChoosingWitness { is_asked } => is_asked.hash(state),
-            Progress::AskingWitness { witness, question } => {
-                (place(*witness), asked(question)).hash(state);
+            Progress::AskingWitness { witness, asking } => {
+                let has_paused = asking.refusals > 0;
+                (place(*witness), asked(&asking.question), has_paused, asking.ask_at.is_some())
+                    .hash(state);
             }
         }
     }
@@ -162,10 +179,10 @@ impl Procedure {
         match progress {
             Progress::Flushing(flushing) if flushing.ready.is_none() => flushing.ask_at,
             Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => hearing.until,
+            Progress::AskingWitness { asking, .. } => asking.ask_at,
             Progress::Flushing(_)
             | Progress::AskingCache { .. }
-            | Progress::ChoosingWitness { .. }
-            | Progress::AskingWitness { .. } => None,
+            | Progress::ChoosingWitness { .. } => None,
         }
     }
 
@@ -192,8 +209,8 @@ impl Procedure {
             Progress::AskingCache { question, .. } => {
                 question.give_out(number).then_some((self.path, Command::ModeSense))
             }
-            Progress::AskingWitness { witness, question } => {
-                question.give_out(number).then_some((*witness, Command::TestUnitReady))
+            Progress::AskingWitness { witness, asking } => {
+                asking.give_out(number, now).then_some((*witness, Command::TestUnitReady))
             }
             Progress::ChoosingWitness { is_asked } => {
                 let is_first = !std::mem::replace(is_asked, true);
@@ -222,8 +239,8 @@ impl Procedure {
             Progress::AskingCache { question, refused } if question.is(number) => {
                 asked_cache(self.terms.write_cache, end, *refused, number)
             }
-            Progress::AskingWitness { witness, question } if question.is(number) => {
-                asked_witness(*witness, end)
+            Progress::AskingWitness { witness, asking } if asking.question.is(number) => {
+                asked_witness(*witness, *asking, end, self.terms.retry_timeout)
             }
             // Nothing waits for it any more.
             Progress::Flushing(_)
@@ -243,7 +260,7 @@ impl Procedure {
         }
         match witness.filter(|path| unit.durability.covers(flush, *path)) {
             Some(witness) => {
-                *progress = Progress::AskingWitness { witness, question: Asked::default() };
+                *progress = Progress::AskingWitness { witness, asking: Asking::default() };
             }
             None => self.go_on(Next::NoWitness, unit),
         }
@@ -281,6 +298,9 @@ impl Procedure {
             Next::HearWitness(path) => {
                 let hearing = Hearing::new(path, unit.next_command(path));
                 *progress = Progress::HearingWitness(hearing);
+            }
+            Next::AskWitnessAgain(witness, asking) => {
+                *progress = Progress::AskingWitness { witness, asking };
             }
             Next::AskCache { refused } => *progress = Progress::AskingCache { question, refused },
             Next::Flushed if unit.durability.needs_witness(flush) => {
@@ -336,15 +356,24 @@ fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) ->
     Next::Failed(refused)
 }
 
-/// Whether a witness has received the reports of all resets so far.
-fn asked_witness(witness: PathId, end: End<'_>) -> Next {
-    let is_answer = match end {
-        End::Good(..) => true,
+/// Whether a witness has received the reports of all resets so far, by its answer to this question.
+fn asked_witness(witness: PathId, asking: Asking, end: End<'_>, limit: Duration) -> Next {
+    let passes = match end {
+        End::Good(..) => return Next::HearWitness(witness),
         // A port that does not serve the unit reports resets all the same.
-        End::Check(sense) => sense.key == SenseKey::NotReady && !sense.deferred,
-        End::Status(_) | End::NoAnswer => false,
+        End::Check(sense) if sense.key == SenseKey::NotReady && !sense.deferred => {
+            return Next::HearWitness(witness);
+        }
+        End::Check(sense) => sense.key == SenseKey::AbortedCommand && !sense.deferred,
+        End::Status(status) => matches!(status, Status::BUSY | Status::TASK_SET_FULL),
+        End::NoAnswer => false,
     };
-    if is_answer { Next::HearWitness(witness) } else { Next::NoWitness }
+    let refusals = asking.refusals.saturating_add(1);
+    if passes && WITNESS_PAUSE.saturating_mul(refusals) < limit {
+        Next::AskWitnessAgain(witness, Asking { refusals, ..Asking::default() })
+    } else {
+        Next::NoWitness
+    }
 }
 
 impl Progress {
@@ -372,6 +401,23 @@ impl Flushing {
         self.ask_at = now.checked_add(ASK_AFTER);
         self.ready = Some(number);
         Some(Command::TestUnitReady)
+    }
+}
+
+impl Asking {
+    /// Whether it is given out now, by this number.
+    fn give_out(&mut self, number: u32, now: Instant) -> bool {
+        if self.question.0.is_some() {
+            return false;
+        }
+        if self.refusals > 0 {
+            self.ask_at = self.ask_at.or_else(|| now.checked_add(WITNESS_PAUSE));
+            if self.ask_at.is_some_and(|at| now < at) {
+                return false;
+            }
+            self.ask_at = None;
+        }
+        self.question.give_out(number)
     }
 }
 

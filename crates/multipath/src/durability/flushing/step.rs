@@ -15,7 +15,7 @@ pub struct FlushOwner(pub u64);
 pub struct Terms {
     /// Whether the unit has reported a volatile cache (WCE); `None` if it does not report it.
     pub write_cache: Option<bool>,
-    /// How long commands are waited for that were sent before the flush.
+    /// How long commands are waited for that were sent before the flush, and a witness that does not take the question.
     pub retry_timeout: Duration,
 }
 

@@ -350,7 +350,7 @@ fn a_witness_vouches_once_it_has_received_all_reports() {
 #[test]
 fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing() {
     let deferred = [1, NOT_READY[1], NOT_READY[2], NOT_READY[3]];
-    let answers = [Answer::Silence, Answer::Status(Status::BUSY), Answer::Check(deferred)];
+    let answers = [Answer::Silence, Answer::Status(Status::TASK_ABORTED), Answer::Check(deferred)];
     for answer in answers {
         let (mut world, _) = World::over_a_later_path();
         let asked = world.asks(Command::SynchronizeCache);
@@ -386,6 +386,47 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing() {
     assert!(matches!(world.poll(), Step::Hear(FIRST, _)));
     assert_eq!(world.wait(PATIENCE), DONE);
     assert_eq!(world.losses(), 1);
+}
+
+/// It says nothing of resets, neither that there was one.
+#[test]
+fn a_witness_that_does_not_take_the_question_is_asked_again_for_as_long_as_requests_are_retried() {
+    let answers = [
+        Answer::Status(Status::BUSY),
+        Answer::Status(Status::TASK_SET_FULL),
+        Answer::Check([0, 0xb, 0, 0]),
+    ];
+    for answer in answers {
+        for gives_up in [false, true] {
+            let (mut world, _) = World::over_a_later_path();
+            let asked = world.asks(Command::SynchronizeCache);
+            world.answer(asked, GOOD);
+            assert_eq!(world.poll(), Step::ChooseWitness);
+            world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
+            let begun = world.now;
+            for _ in 0..3 {
+                let ready = world.asks(Command::TestUnitReady);
+                world.answer(ready, answer);
+                // The end comes once more.
+                world.flushes.on_end(world.flush, ready.0.number, End::NoAnswer, &mut world.unit);
+                assert_eq!(world.poll(), Step::Wait);
+                world.now = world.flushes.poll_timeout(world.flush).unwrap();
+            }
+            let mut ready = world.asks(Command::TestUnitReady);
+            world.answer(ready, if gives_up { answer } else { GOOD });
+            let mut step = world.poll();
+            while step == Step::Wait {
+                world.now = world.flushes.poll_timeout(world.flush).unwrap();
+                ready = world.asks(Command::TestUnitReady);
+                world.answer(ready, answer);
+                step = world.poll();
+            }
+            assert_eq!(step, DONE);
+            let took = world.now - begun;
+            assert!(!gives_up || (PATIENCE / 2..=PATIENCE).contains(&took), "{took:?}");
+            assert_eq!(world.losses(), u64::from(gives_up), "{answer:?}");
+        }
+    }
 }
 
 #[test]
