@@ -179,7 +179,7 @@ impl<E: Clone> Machine<E> {
         let Disk { requests, records, seen, retry_timeout, .. } = self.disks.get_mut(&disk)?;
         let (range, spec) = match request {
             Request::Read(spec) | Request::Other(spec) => (None, spec),
-            Request::Flush => (None, NOTHING),
+            Request::Flush => (None, RequestSpec::FLUSH),
             Request::Write(range, spec) => (Some(range), spec),
         };
         // What is refused waits for nothing.
@@ -434,16 +434,6 @@ impl<E: Clone> Default for Machine<E> {
         Self::new()
     }
 }
-
-/// A flush moves nothing.
-const NOTHING: RequestSpec = RequestSpec {
-    len: 0,
-    writes: false,
-    is_plain: true,
-    can_shorten: false,
-    can_double: false,
-    route: Route::Vouching,
-};
 
 #[cfg(test)]
 mod tests;

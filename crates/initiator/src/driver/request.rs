@@ -67,7 +67,7 @@ pub(super) type Sender<T> = oneshot::Sender<Result<T, Error>>;
 #[derive(Debug)]
 pub(crate) enum Request {
     Command(Command, Sender<Answered>),
-    /// The same, of an attempt of a disk's request, which the listener reports to.
+    /// A command whose end the [`Listener`] reports to the requests of a disk, without a channel of its own.
     Attempt(Command),
     Manage(TaskFunction, Lun, Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
@@ -79,7 +79,7 @@ pub(crate) enum Request {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Command(Sender<Answered>),
-    /// Nowhere: the listener reports it.
+    /// The [`Listener`] reports it.
     Attempt,
     Manage(Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),

@@ -71,7 +71,7 @@ impl Requests {
         shared: &Shared,
         now: Instant,
     ) {
-        // Its parts stay where they are, as they are long: to move them all costs 120 instructions a request.
+        // Its parts are used where they are. They are long, and each move would copy them.
         if submission.request.is_abandoned() {
             return;
         }

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::multipath::paths::Paths;
 use crate::multipath::request::Request;
 
-/// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile
+/// Asks all sessions that take requests concurrently which unit they lead to. One that is lost meanwhile
 /// is asked when it comes back; where none is left, the next one is waited for.
 ///
 /// # Errors

@@ -49,6 +49,8 @@ struct Execution<'a> {
     paths: &'a Paths,
     /// What each attempt sends.
     transfer: Transfer,
+    /// Its share of the budget.
+    memory: Arc<Permit>,
     copies: SmallVec<[Copy; 2]>,
     /// The memory of the copy that has just ended beside another one: it may be sent again within that.
     spare: Option<Arc<Permit>>,
@@ -138,12 +140,12 @@ pub(crate) fn execute(
             Some(permit) => (permit, begun),
             None => (paths.reserve(len).await?, now()),
         };
-        transfer.set_permit(Arc::new(permit));
+        let memory = Arc::new(permit);
         let (kind, spec) = (transfer.kind(), spec(paths, &transfer));
         let (mut request, mut order) = Request::submit_and_listen(paths, kind, spec, ready).await;
         let mut first = None;
         if let Some(Order::Send(attempt)) = order {
-            first = Copy::send(&request, attempt, &mut transfer, (None, None));
+            first = Copy::send(&request, attempt, &mut transfer, (Arc::clone(&memory), None));
             order = match &first {
                 Some(Copy { progress: Progress::Sent(_), .. }) => Some(request.next().await),
                 Some(_) | None => None,
@@ -155,7 +157,7 @@ pub(crate) fn execute(
             return Ok(Answered::since(begun, answer));
         }
         // Boxed, since a request that succeeds at the first attempt does not need the room.
-        let execution = Execution::new(request, paths, transfer, first);
+        let execution = Execution::new(request, paths, (transfer, memory), first);
         let timed = Box::pin(execution.run(order)).await?;
         Ok(Answered::since(begun, timed))
     }
@@ -188,9 +190,8 @@ impl Copy {
         request: &Request<'_>,
         attempt: Attempt,
         transfer: &mut Transfer,
-        (permit, charge): (Option<Arc<Permit>>, Option<Charge>),
+        (permit, charge): (Arc<Permit>, Option<Charge>),
     ) -> Option<Self> {
-        let permit = permit.or_else(|| transfer.permit())?;
         let attempted = request.attempted(&attempt);
         let Attempt { id, carrier: path, .. } = attempt;
         let progress = match path.unit.recognition_for(transfer) {
@@ -209,7 +210,7 @@ impl Copy {
                 }
             }
         };
-        // What is dropped from here on may have been sent.
+        // From here on the command may be on the wire, whether or not its caller waits.
         let charge = charge.map(Charge::sent);
         Some(Self { attempt: id, permit, charge, progress })
     }
@@ -219,7 +220,7 @@ impl<'a> Execution<'a> {
     fn new(
         request: Request<'a>,
         paths: &'a Paths,
-        transfer: Transfer,
+        (transfer, memory): (Transfer, Arc<Permit>),
         first: Option<Copy>,
     ) -> Self {
         let last = first.as_ref().and_then(Copy::path).cloned();
@@ -228,6 +229,7 @@ impl<'a> Execution<'a> {
             request,
             paths,
             transfer,
+            memory,
             copies: first.into_iter().collect(),
             spare: None,
             payment: Payment::default(),
@@ -327,6 +329,8 @@ impl<'a> Execution<'a> {
     fn send(&mut self, attempt: Attempt, spare: Option<Arc<Permit>>) {
         let is_hedge = attempt.is_hedge;
         let permit = if is_hedge { self.permit.take().map(Arc::new) } else { spare };
+        // A second copy of a write sends the same pages.
+        let permit = permit.unwrap_or_else(|| Arc::clone(&self.memory));
         if attempt.is_short {
             self.transfer.shorten();
         }
@@ -446,7 +450,7 @@ impl<'a> Execution<'a> {
 impl Copy {
     /// The copy has ended. It has moved so many bytes, if it reads.
     fn end(mut self, transfer: &Transfer, moved: u64) {
-        // What is written is on its way whatever comes of it.
+        // The data of a write have gone out, also where it fails.
         if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
             charge.settle(moved);
         }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use iscsi_multipath::requests::{RequestSpec, Route};
+use iscsi_multipath::requests::RequestSpec;
 use iscsi_multipath::{Access, PathId, Unit};
 use tokio::time::timeout;
 
@@ -19,17 +19,6 @@ use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 
-/// A flush as a request of the disk. A unit without a cache that does not know the command never gets one, so a refusal may
-/// be about the port.
-const FLUSH: RequestSpec = RequestSpec {
-    len: 0,
-    writes: false,
-    is_plain: true,
-    can_shorten: false,
-    can_double: false,
-    route: Route::Vouching,
-};
-
 /// Flushes what was written over all sessions: one of them does it for all, the least busy of those that would receive the
 /// report of a reset since the oldest write.
 ///
@@ -38,7 +27,8 @@ const FLUSH: RequestSpec = RequestSpec {
 pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
     // As for every request: first the share of the budget, then a path.
     let permit = Arc::new(paths.reserve(0).await?);
-    let (mut request, mut order) = Request::submit(paths, RequestKind::Flush, FLUSH, now());
+    let (mut request, mut order) =
+        Request::submit(paths, RequestKind::Flush, RequestSpec::FLUSH, now());
     let mut report = RequestReport::new(paths.report(), "SYNCHRONIZE CACHE", None);
     loop {
         let next = match order.take() {

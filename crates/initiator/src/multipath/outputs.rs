@@ -18,8 +18,8 @@ use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::UnitGuard;
 
-/// An attempt that its caller ends: one that has not been handed to a session, is to be proved, or takes several commands.
-/// Dropped before it has [ended](Self::end), it is given up with its request.
+/// An attempt that its caller ends, not its session: before its command is handed over, while the unit is asked which one has
+/// executed it, and where it takes several commands. Dropped before its end, it is given up with its request.
 pub(super) struct Flight {
     paths: Paths,
     attempted: Attempted,
@@ -415,6 +415,7 @@ impl Drop for Flight {
     }
 }
 
+/// Logs that a port has another state than before.
 pub(super) fn log_access(report: &Report, path: PathId, access: Access) {
     let state = access.state;
     report.log(|| tracing::info!(path = path.0, %state, "a port has another state"));

@@ -127,11 +127,11 @@ impl Path {
         self.unit.session().longest_read()
     }
 
-    /// Hands a transfer over to the session, as an attempt of a request: `requester` is told how it ends. When it fails, another
-    /// path can take the same transfer.
+    /// Hands a transfer over to the session, as an attempt of a request. Its end is reported to `requester`. When it fails,
+    /// another path can take the same transfer.
     ///
     /// # Errors
-    /// Nothing was handed over, and nothing is told.
+    /// The session does not take the transfer, and reports nothing.
     pub(super) fn hand_over(
         self,
         transfer: &mut Transfer,
@@ -149,7 +149,8 @@ impl Path {
     }
 }
 
-/// The command of an attempt that a session has taken over. Dropped before it has ended, it is given up.
+/// The command of an attempt that a session has taken over. Unless the caller [leaves](Self::leave) it, its drop aborts the
+/// command.
 #[derive(Debug)]
 pub(super) struct SentCommand {
     path: Path,
@@ -162,12 +163,12 @@ impl SentCommand {
         &self.path
     }
 
-    /// Gives the command up; it still ends.
+    /// Aborts the command. Its end is reported all the same.
     pub(super) fn give_up(&self) {
         self.path.unit.session().give_up(self.id);
     }
 
-    /// The command has ended, or may go on without its request.
+    /// The command has ended, or goes on without its request.
     pub(super) fn leave(mut self) {
         self.has_ended = true;
     }

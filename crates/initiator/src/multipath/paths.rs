@@ -153,7 +153,7 @@ impl Paths {
         WeakPaths { shared: Arc::downgrade(&self.0), remains: Arc::clone(&self.0.remains) }
     }
 
-    /// Who is told how attempts end that sessions have taken over.
+    /// To whom sessions report the ends of attempts.
     pub(super) fn requester(&self) -> Weak<dyn Requester> {
         let shared: Weak<Shared> = Arc::downgrade(&self.0);
         shared

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use iscsi_multipath::PathId;
-use iscsi_multipath::requests::{AttemptId, Failure, RequestId, RequestSpec, Route};
+use iscsi_multipath::requests::{AttemptId, Failure, RequestId, RequestSpec};
 use tokio::time::sleep_until;
 
 use crate::error::Error;
@@ -23,7 +23,8 @@ pub(super) struct Request<'a> {
     id: RequestId,
     kind: RequestKind,
     len: u64,
-    /// Its task is woken when there is an order, or at this time, and there is none yet: so that it need not look.
+    /// Its task is registered to be woken, and there was no order then: the next wait need not look, but for this time. `None`
+    /// if the task has to look.
     listens: Option<Option<Instant>>,
     has_completed: bool,
 }
@@ -39,7 +40,8 @@ impl<'a> Request<'a> {
         Self::submit_with(paths, (kind, spec), None, now)
     }
 
-    /// The same, of a task that waits for the next thing as soon as it has done the first.
+    /// The same, and registers the task to be woken. The task must wait for the [next](Self::next) order before it returns to
+    /// its runtime.
     pub(super) async fn submit_and_listen(
         paths: &'a Paths,
         kind: RequestKind,
@@ -74,14 +76,8 @@ impl<'a> Request<'a> {
     /// # Errors
     /// Why requests are refused.
     pub(super) async fn await_path(paths: &'a Paths) -> Result<(), Error> {
-        let spec = RequestSpec {
-            len: 0,
-            writes: false,
-            is_plain: true,
-            can_shorten: false,
-            can_double: false,
-            route: Route::Vouching,
-        };
+        // A flush takes a path whatever is in flight there.
+        let spec = RequestSpec::FLUSH;
         let (mut request, mut order) = Self::submit(paths, RequestKind::Other, spec, now());
         loop {
             let next = match order.take() {
@@ -107,12 +103,12 @@ impl<'a> Request<'a> {
         self.id
     }
 
-    /// An attempt that the session of its path takes over.
+    /// Names an attempt of the request.
     pub(super) const fn attempted(&self, attempt: &Attempt) -> Attempted {
         self.attempted_over(attempt.id, attempt.path)
     }
 
-    /// The attempt with this name, over this path.
+    /// The same, by the number of the attempt and its path.
     pub(super) const fn attempted_over(&self, attempt: AttemptId, path: PathId) -> Attempted {
         let Self { id: request, kind, len, .. } = *self;
         Attempted { request, attempt, path, kind, len, can_shorten: false }
@@ -123,7 +119,7 @@ impl<'a> Request<'a> {
         self.paths.flight(attempted)
     }
 
-    /// Who is told how the attempts end that sessions take over.
+    /// To whom sessions report the ends of attempts.
     pub(super) fn requester(&self) -> Weak<dyn Requester> {
         self.paths.requester()
     }

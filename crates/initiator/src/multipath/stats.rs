@@ -122,8 +122,8 @@ impl SessionStats {
 }
 
 impl DiskStats {
-    /// What was counted of the requests over these paths so far; so many sessions were opened anew. Which disk it is, its owner
-    /// knows.
+    /// Returns the counts of all requests over these paths. `sessions_reopened` is the number of reconnects so far. The caller
+    /// adds the names of the target and the unit.
     pub(crate) fn of(all: &Paths, sessions_reopened: u64) -> Self {
         let (open, (each, closed_sessions), sessions_lost, retries) = {
             let paths = &mut all.lock().paths;

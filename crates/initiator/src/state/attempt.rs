@@ -25,7 +25,7 @@ pub(crate) struct Attempted {
     pub(crate) request: RequestId,
     pub(crate) attempt: AttemptId,
     pub(crate) path: PathId,
-    /// What the request counts as, and the bytes that it moves.
+    /// By which statistics the request is counted, and the number of its bytes.
     pub(crate) kind: RequestKind,
     pub(crate) len: u64,
     /// Whether the command has a shorter form.

@@ -14,7 +14,7 @@ use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::completion::{attention_of, failure_of};
+use crate::completion::{attention_of, failure_of, sense_of};
 use crate::error::{Error, UnitCause};
 use crate::state::attempt::{AttemptReport, Ended};
 use crate::state::fencing::Membership;
@@ -310,8 +310,8 @@ impl Listener {
         Some(Judged { begun, executed_by, may_be_another_unit: effects.may_be_another_unit })
     }
 
-    /// The command of an attempt has ended. Judges and reports the end while the unit is locked once, so that nobody sees the
-    /// one without the other. Returns whether the unit may be another one from now on.
+    /// The command of an attempt has ended. What that says of the unit, and the end of the attempt, change under one lock, so
+    /// that no other task sees one without the other. Returns whether the unit may be another one from now on.
     pub(crate) fn attempt_ended(
         &mut self,
         name: &'static str,
@@ -344,11 +344,16 @@ impl Listener {
                 }
                 Ended::Failed(error, completion.map(|it| it.data).unwrap_or_default())
             }
-            (None, Ok(completion), Some(begun)) => match executed_by {
-                Some(ExecutedBy::KnownUnit) => Ended::Good(Box::new(completion)),
-                Some(ExecutedBy::Unknown) => Ended::Unproven(begun, Box::new(completion)),
-                Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
-            },
+            (None, Ok(completion), Some(begun)) => {
+                if let Some(sense) = sense_of(&completion) {
+                    tracing::debug!(command = name, "the unit succeeded with effort: {sense}");
+                }
+                match executed_by {
+                    Some(ExecutedBy::KnownUnit) => Ended::Good(Box::new(completion)),
+                    Some(ExecutedBy::Unknown) => Ended::Unproven(begun, Box::new(completion)),
+                    Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
+                }
+            }
             // What has succeeded has begun.
             (None, _, _) => Ended::Failed(Error::closed(), BytesMut::new()),
         };
@@ -359,7 +364,7 @@ impl Listener {
         effects.may_be_another_unit
     }
 
-    /// The attempt has failed without the unit: its command was not sent, or nobody runs the session any more.
+    /// The attempt has failed without an answer of the unit: its command was not sent, or the task of the session is gone.
     pub(crate) fn attempt_failed(&mut self, error: Error, now: Instant) {
         if let Some(report) = self.report.take() {
             report.end(&self.unit.known, Ended::Failed(error, BytesMut::new()), now);

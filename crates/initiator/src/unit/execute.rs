@@ -283,14 +283,14 @@ impl LogicalUnit {
         Ok(self.session.hand_over(|| transfer.command(lun), permit, extent, listener))
     }
 
-    /// What is to be waited for before a transfer is handed over, if it is not certain which unit takes it.
+    /// The questions which unit it is, to be awaited before a transfer is handed over. `None` if the unit is known.
     pub(crate) fn recognition_for(&self, transfer: &Transfer) -> Option<Recognition> {
         // Looked at first, as it is hardly ever so.
         let recognition = self.recognition()?;
         self.certainty_of(transfer).terms.is_for_known_unit.then_some(recognition)
     }
 
-    /// What the end of a transfer with GOOD means, once it is proved that the known unit has executed it.
+    /// What GOOD means for a transfer that the known unit has executed.
     pub(crate) fn good_end(transfer: &Transfer) -> GoodEnd {
         if transfer.writes() { GoodEnd::Wrote } else { good_end(transfer.cdb()) }
     }

@@ -48,6 +48,18 @@ pub struct RequestSpec {
     pub route: Route,
 }
 
+impl RequestSpec {
+    /// A flush. A unit without a cache that does not know the command never gets one, so a refusal may be about the port.
+    pub const FLUSH: Self = Self {
+        len: 0,
+        writes: false,
+        is_plain: true,
+        can_shorten: false,
+        can_double: false,
+        route: Route::Vouching,
+    };
+}
+
 /// How a request gets its path.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Route {
