@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 pub(super) struct Revalidation {
     /// Reasons that have come over this path.
     own: u64,
-    /// Commands of this path that were given up: their status may have been a reason.
+    /// Commands of this path that this side has given up: their status may have been a reason.
     given_up: u64,
     /// How many of all there were when the unit was asked before it was recognized last.
     resolved: u64,
@@ -109,8 +109,9 @@ impl Revalidation {
         asked_at.map(|asked_at| reasons.wrapping_sub(asked_at.0)).hash(state);
     }
 
-    /// All commands that were given up count as one reason: otherwise a command that takes long would never end where many
-    /// others are given up.
+    /// All commands that this side has given up count as one reason: otherwise a command that takes long would never end where
+    /// many others are given up. A status in which the unit has ended a command, or one whose sense data nobody can read, counts
+    /// by itself: each may stand in the place of a report.
     pub(super) const fn may_be_two_since(&self, shared: SharedReasons, before: Before) -> bool {
         let given_up = self.given_up - before.given_up;
         let reasons = self.reasons(shared).0.saturating_sub(before.resolved);

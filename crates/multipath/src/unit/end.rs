@@ -46,7 +46,7 @@ enum Meaning {
     Nothing,
     /// A reason to ask.
     Reason,
-    /// The command was given up, so that its status may have been a reason.
+    /// This side has given the command up, so that its status may have been a reason.
     GivenUp,
 }
 
@@ -86,7 +86,7 @@ impl Unit {
         };
         let Some(sense) = sense else {
             self.on_hidden_report(path);
-            return Meaning::GivenUp;
+            return Meaning::Reason;
         };
         self.on_sense(path, &sense, command.synchronizes_cache, effects);
         let is_reason = command.is_preempted || may_be_another_unit(sense.additional);

@@ -182,6 +182,31 @@ fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
     }
 }
 
+/// Each status may stand in the place of the report of an exchange, so that two may hide that another unit has come and gone.
+#[test]
+fn a_status_that_may_stand_in_the_place_of_a_report_counts_by_itself() {
+    let task_aborted = || CommandEnd::Status(Status::TASK_ABORTED, &[]);
+    let unreadable = || CommandEnd::Status(Status::CHECK_CONDITION, &[]);
+    let given_up = || CommandEnd::Error(&TaskError::Aborted);
+    let cases: [(&[CommandEnd<'_>], bool); 4] = [
+        (&[task_aborted()], true),
+        (&[task_aborted(), unreadable()], false),
+        (&[given_up(), given_up()], true),
+        (&[given_up(), task_aborted()], false),
+    ];
+    for (ends, is_of_known_unit) in cases {
+        let mut unit = unit();
+        let read = unit.begin(PATH);
+        for ended in ends {
+            let other = unit.begin(PATH);
+            assert!(end(&mut unit, other, *ended).may_be_another_unit);
+            unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
+        }
+        let is_known = unit.end_with_good(PATH, &read, GoodEnd::NoReset);
+        assert_eq!(is_known, is_of_known_unit, "{ends:?}");
+    }
+}
+
 #[test]
 fn each_path_has_its_own_commands() {
     let mut unit = unit();
