@@ -11,7 +11,7 @@ pub(crate) struct ByPath<T>(SmallVec<[(PathId, T); 2]>);
 
 impl<T> ByPath<T> {
     pub(crate) fn insert(&mut self, path: PathId, record: T) {
-        match self.place(path) {
+        match place(&self.0, path) {
             Ok(at) => {
                 if let Some(entry) = self.0.get_mut(at) {
                     entry.1 = record;
@@ -22,32 +22,35 @@ impl<T> ByPath<T> {
     }
 
     pub(crate) fn remove(&mut self, path: PathId) {
-        if let Ok(at) = self.place(path) {
+        if let Ok(at) = place(&self.0, path) {
             self.0.remove(at);
         }
     }
 
     pub(crate) fn get(&self, path: PathId) -> Option<&T> {
-        let at = self.place(path).ok()?;
-        self.0.get(at).map(|(_, record)| record)
+        // Mostly there is one, and then nothing is searched.
+        match self.0.as_slice() {
+            [(only, record)] if *only == path => Some(record),
+            records => records.get(place(records, path).ok()?).map(|(_, record)| record),
+        }
     }
 
     pub(crate) fn get_mut(&mut self, path: PathId) -> Option<&mut T> {
-        let at = self.place(path).ok()?;
-        self.0.get_mut(at).map(|(_, record)| record)
+        let records = self.0.as_mut_slice();
+        let at = match records {
+            [(only, _)] if *only == path => 0,
+            _ => place(records, path).ok()?,
+        };
+        records.get_mut(at).map(|(_, record)| record)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, record)| record)
     }
+}
 
-    fn place(&self, path: PathId) -> Result<usize, usize> {
-        // Mostly there is one, and then nothing is searched.
-        match self.0.as_slice() {
-            [(only, _)] if *only == path => Ok(0),
-            records => records.binary_search_by_key(&path, |(id, _)| *id),
-        }
-    }
+fn place<T>(records: &[(PathId, T)], path: PathId) -> Result<usize, usize> {
+    records.binary_search_by_key(&path, |(id, _)| *id)
 }
 
 impl<T> Default for ByPath<T> {

@@ -494,16 +494,17 @@ impl<E: Clone> Requests<E> {
 
     /// A request has ended. Its other attempts go on without it: those that write are aborted.
     fn complete(&mut self, request: RequestId, result: Result<AttemptId, Failure<E>>) {
-        let Some(record) = self.forget(request) else { return };
+        let Some(record) = self.requests.get(request.0) else { return };
         if record.spec.writes {
             let abort = |attempt| Output::Abort { request, attempt };
-            self.outputs.extend(record.attempts.into_iter().map(abort));
+            self.outputs.extend(record.attempts.iter().copied().map(abort));
         }
+        self.forget(request);
         self.outputs.push_back(Output::Completed { request, result });
     }
 
-    fn forget(&mut self, request: RequestId) -> Option<Request<E>> {
-        let record = self.requests.remove(request.0)?;
+    fn forget(&mut self, request: RequestId) {
+        let Some(record) = self.requests.get(request.0) else { return };
         record.timer.into_iter().for_each(|at| _ = self.timers.remove(&(at, request)));
         for attempt in &record.attempts {
             if let Some(attempt) = self.attempts.get_mut(attempt.0) {
@@ -514,7 +515,7 @@ impl<E: Clone> Requests<E> {
         if is_queued {
             self.queue.retain(|waiting| waiting.request != request);
         }
-        Some(record)
+        self.requests.discard(request.0);
     }
 
     fn set_timer(&mut self, request: RequestId, at: Option<Instant>) {

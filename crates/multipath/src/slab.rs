@@ -1,5 +1,6 @@
 //! Values by keys that are never used twice.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 /// Identifies a value of a [`Slab`]. The key of a value that was removed finds nothing, also where the place is used again: the
@@ -16,11 +17,12 @@ impl Key {
     }
 }
 
-/// Values in places that are used again, so that a steady number of values needs no allocation.
+/// Values in places that are used again, so that a steady number of values needs no allocation. The place that has been free for
+/// the longest time is used first.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
-    free: Vec<u32>,
+    free: VecDeque<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -31,13 +33,13 @@ struct Place<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { places: Vec::new(), free: VecDeque::new() }
     }
 }
 
 impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Key {
-        if let Some(place) = self.free.pop()
+        if let Some(place) = self.free.pop_front()
             && let Some(free) = self.places.get_mut(place as usize)
         {
             free.value = Some(value);
@@ -50,14 +52,28 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let place = self.place_mut(key)?;
-        let value = place.value.take()?;
+        let value = self.place_mut(key)?.value.take()?;
+        self.free(key);
+        Some(value)
+    }
+
+    /// Drops a value where it lies.
+    pub(crate) fn discard(&mut self, key: Key) {
+        if let Some(place) = self.place_mut(key)
+            && place.value.is_some()
+        {
+            place.value = None;
+            self.free(key);
+        }
+    }
+
+    fn free(&mut self, key: Key) {
+        let Some(place) = self.place_mut(key) else { return };
         place.generation = place.generation.wrapping_add(1);
         // A place whose generations are used up stays empty, so that no key comes again.
         if place.generation != 0 {
-            self.free.push(key.place);
+            self.free.push_back(key.place);
         }
-        Some(value)
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {

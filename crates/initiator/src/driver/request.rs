@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::scsi::{Lun, Operation};
 use iscsi_pdu::{FunctionResponse, Itt, TaskFunction};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, SubmitError, TaskError};
 use tokio::sync::oneshot;
@@ -39,7 +39,8 @@ pub(crate) struct RequestId(pub(crate) u64);
 pub(crate) struct Submission {
     pub(crate) id: RequestId,
     pub(crate) request: Request,
-    pub(crate) holds: Holds,
+    /// Boxed, as they are moved from hand to hand.
+    pub(crate) holds: Box<Holds>,
 }
 
 /// What goes back when the session has finished with a request, and not before.
@@ -87,13 +88,11 @@ pub(crate) enum Answer {
 }
 
 impl Request {
-    /// The request's name in the standard.
-    pub(crate) fn name(&self) -> &'static str {
+    /// Which command it is; that of another request says nothing.
+    pub(crate) fn operation(&self) -> Operation {
         match self {
-            Self::Command(command, _) | Self::Attempt(command) => command.cdb.operation_name(),
-            Self::Manage(..) => "task management",
-            Self::SendTargets(_) => "SendTargets",
-            Self::Ping(..) => "NOP-Out",
+            Self::Command(command, _) | Self::Attempt(command) => command.cdb.operation(),
+            Self::Manage(..) | Self::SendTargets(_) | Self::Ping(..) => Operation::default(),
         }
     }
 
@@ -164,6 +163,16 @@ impl Outcome {
 }
 
 impl Answer {
+    /// The name in the standard of the request, if it is this command where it is one.
+    pub(crate) const fn name_of(&self, operation: Operation) -> &'static str {
+        match self {
+            Self::Command(_) | Self::Attempt => operation.name(),
+            Self::Manage(_) => "task management",
+            Self::SendTargets(_) => "SendTargets",
+            Self::Ping(_) => "NOP-Out",
+        }
+    }
+
     /// Gives the caller the outcome. One of another kind than was asked for does not come about;
     /// the caller would see the end of the session. Every command that is answered was judged.
     pub(crate) fn give(

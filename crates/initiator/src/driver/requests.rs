@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use iscsi_pdu::Itt;
+use iscsi_pdu::scsi::Operation;
 use iscsi_session::{Session, SubmitError, TaskError, TransportError};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
@@ -31,9 +32,9 @@ pub(super) struct Requests {
 /// A request that the session has and has not finished with.
 struct Pending {
     id: RequestId,
-    name: &'static str,
+    operation: Operation,
     answer: Answer,
-    holds: Holds,
+    holds: Box<Holds>,
 }
 
 impl Requests {
@@ -66,37 +67,36 @@ impl Requests {
     /// Hands a request to the session.
     pub(super) fn start(
         &mut self,
-        mut submission: Submission,
+        submission: Submission,
         session: &mut Session,
         shared: &Shared,
         now: Instant,
     ) {
-        // Its parts are used where they are. They are long, and each move would copy them.
-        if submission.request.is_abandoned() {
+        let Submission { id, request, mut holds } = submission;
+        if request.is_abandoned() {
             return;
         }
-        let name = submission.request.name();
-        if submission.holds.is_in_doubt() {
-            let cause = TaskError::Withdrawn;
-            let error = Error::from(SessionCause::Task { request: name, cause });
-            return fail(submission.request.into_answer(), &mut submission.holds, error, now);
+        let operation = request.operation();
+        if holds.is_in_doubt() {
+            let (answer, cause) = (request.into_answer(), TaskError::Withdrawn);
+            let request = answer.name_of(operation);
+            return fail(answer, &mut holds, SessionCause::Task { request, cause }.into(), now);
         }
-        submission.holds.listener.iter_mut().for_each(Listener::begin);
-        let (result, answer) = submission.request.start(session, now.into_std());
+        holds.listener.iter_mut().for_each(Listener::begin);
+        let (result, answer) = request.start(session, now.into_std());
         let why = match result {
             Ok(itt) => {
-                if submission.holds.extent.is_some() {
+                if holds.extent.is_some() {
                     shared.units.unsettled.begin();
                 }
-                let Submission { id, holds, .. } = submission;
-                self.pending.insert(itt, Pending { id, name, answer, holds });
+                self.pending.insert(itt, Pending { id, operation, answer, holds });
                 self.unsent += 1;
                 return;
             }
             Err(SubmitError::Closed) => Error::closed(),
             Err(why) => Cause::from(why).into(),
         };
-        fail(answer, &mut submission.holds, why, now);
+        fail(answer, &mut holds, why, now);
     }
 
     /// Passes the end of a request on to its caller.
@@ -108,21 +108,24 @@ impl Requests {
         (shared, peer): (&Shared, &Peer),
         now: Instant,
     ) {
-        let Some(Pending { name, answer, mut holds, .. }) = self.pending.remove(&itt) else {
+        let Some(Pending { operation, answer, mut holds, .. }) = self.pending.remove(&itt) else {
             return;
         };
         self.answers.given();
-        match holds.extent {
+        match holds.extent.take() {
             Some(extent) if outcome.is_unsettled() => shared.units.unsettled.put(extent),
             Some(_) => shared.units.unsettled.end(),
             None => {}
         }
-        let explain = |why| peer.explain_task(name, why);
         let may_be_another_unit = match (answer, outcome) {
-            (Answer::Attempt, Outcome::Command(result)) => holds
-                .listener
-                .is_some_and(|mut listener| listener.attempt_ended(name, result, explain, now)),
+            (Answer::Attempt, Outcome::Command(result)) => {
+                let explain = |why| peer.explain_task(operation.name(), why);
+                let listener = holds.listener.as_mut();
+                listener.is_some_and(|it| it.attempt_ended(operation, result, explain, now))
+            }
             (answer, outcome) => {
+                let name = answer.name_of(operation);
+                let explain = |why| peer.explain_task(name, why);
                 let judged = match (&mut holds.listener, &outcome) {
                     (Some(listener), Outcome::Command(result)) => {
                         listener.ended(result, answer.is_abandoned())
@@ -155,11 +158,12 @@ impl Requests {
 
     /// Fails all requests: nobody runs the session any more.
     pub(super) fn fail(&mut self, peer: &Peer, now: Instant) {
-        for Pending { name, answer, mut holds, .. } in
+        for Pending { operation, answer, mut holds, .. } in
             std::mem::take(&mut self.pending).into_values()
         {
             let cause = TransportError::Io("the task of its session has ended".to_owned()).into();
-            let error = peer.explain_task(name, TaskError::Session { cause, sent: true });
+            let request = answer.name_of(operation);
+            let error = peer.explain_task(request, TaskError::Session { cause, sent: true });
             fail(answer, &mut holds, error, now);
         }
     }

@@ -26,7 +26,7 @@ impl<'a, T> Waiter<'a, T> {
     pub(crate) fn start(
         driver: &'a DriverHandle,
         shared: &'a Shared,
-        holds: Holds,
+        holds: Box<Holds>,
         request: impl FnOnce(Sender<T>) -> Request,
     ) -> Self {
         let (sender, answer) = oneshot::channel();

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::boxed::BoxFuture;
 use crate::error::{CallerCause, Error};
-use crate::multipath::inbox::{Attempt, Order, Timed, Unproven};
+use crate::multipath::inbox::{Answer, Attempt, Order, Unproven};
 use crate::multipath::outputs::Flight;
 use crate::multipath::path::{Path, SentCommand};
 use crate::multipath::paths::{Paths, now};
@@ -38,8 +38,8 @@ pub(crate) struct Answered {
 
 impl Answered {
     /// The answer that came at this time to a transfer that had begun at that.
-    fn since(begun: Instant, (answer, came): Timed) -> Self {
-        Self { answer: *answer, time: came.saturating_duration_since(begun) }
+    fn since(begun: Instant, Answer { completion, came, .. }: Answer) -> Self {
+        Self { answer: completion, time: came.saturating_duration_since(begun) }
     }
 }
 
@@ -75,7 +75,8 @@ struct Payment<'a> {
 /// One of the copies of a request in flight.
 struct Copy {
     attempt: AttemptId,
-    permit: Arc<Permit>,
+    /// Its memory, if that is not the request's own.
+    permit: Option<Arc<Permit>>,
     charge: Option<Charge>,
     progress: Progress,
 }
@@ -145,21 +146,23 @@ pub(crate) fn execute(
         let (mut request, mut order) = Request::submit_and_listen(paths, kind, spec, ready).await;
         let mut first = None;
         if let Some(Order::Send(attempt)) = order {
-            first = Copy::send(&request, attempt, &mut transfer, (Arc::clone(&memory), None));
+            first = Copy::send(&request, attempt, (&mut transfer, &memory), (None, None));
             order = match &first {
                 Some(Copy { progress: Progress::Sent(_), .. }) => Some(request.next().await),
                 Some(_) | None => None,
             };
         }
-        if let Some(Order::Completed(Ok((_, Some(answer))))) = order {
+        if let Some(Order::Completed(Ok(_))) = order
+            && let Some(answer) = request.answer.take()
+        {
             request.complete();
             first.into_iter().for_each(Copy::leave);
             return Ok(Answered::since(begun, answer));
         }
         // Boxed, since a request that succeeds at the first attempt does not need the room.
         let execution = Execution::new(request, paths, (transfer, memory), first);
-        let timed = Box::pin(execution.run(order)).await?;
-        Ok(Answered::since(begun, timed))
+        let answer = Box::pin(execution.run(order)).await?;
+        Ok(Answered::since(begun, answer))
     }
 }
 
@@ -189,8 +192,8 @@ impl Copy {
     fn send(
         request: &Request<'_>,
         attempt: Attempt,
-        transfer: &mut Transfer,
-        (permit, charge): (Arc<Permit>, Option<Charge>),
+        (transfer, memory): (&mut Transfer, &Arc<Permit>),
+        (permit, charge): (Option<Arc<Permit>>, Option<Charge>),
     ) -> Option<Self> {
         let attempted = request.attempted(&attempt);
         let Attempt { id, carrier: path, .. } = attempt;
@@ -200,7 +203,8 @@ impl Copy {
                 Progress::Held(Box::new(Held { flight, path, recognition }))
             }
             None => {
-                let (requester, permit) = (request.requester(), Arc::clone(&permit));
+                let permit = Arc::clone(permit.as_ref().unwrap_or(memory));
+                let requester = request.requester();
                 match path.hand_over(transfer, permit, requester, attempted) {
                     Ok(sent) => Progress::Sent(sent),
                     Err(error) => {
@@ -241,7 +245,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    async fn run(mut self, mut order: Option<Order>) -> Result<Timed, Error> {
+    async fn run(mut self, mut order: Option<Order>) -> Result<Answer, Error> {
         loop {
             let event = match order.take() {
                 Some(order) => Event::Order(order),
@@ -328,16 +332,15 @@ impl<'a> Execution<'a> {
     /// Sends a copy over a path. The one that has just ended there may be sent again, within its own memory.
     fn send(&mut self, attempt: Attempt, spare: Option<Arc<Permit>>) {
         let is_hedge = attempt.is_hedge;
+        // Without memory of its own a second copy of a write sends the same pages.
         let permit = if is_hedge { self.permit.take().map(Arc::new) } else { spare };
-        // A second copy of a write sends the same pages.
-        let permit = permit.unwrap_or_else(|| Arc::clone(&self.memory));
         if attempt.is_short {
             self.transfer.shorten();
         }
         let charge = self.payment_of(is_hedge).charge.take();
         self.last = Some(attempt.carrier.clone());
-        let Self { request, transfer, copies, .. } = self;
-        copies.extend(Copy::send(request, attempt, transfer, (permit, charge)));
+        let Self { request, transfer, memory, copies, .. } = self;
+        copies.extend(Copy::send(request, attempt, (transfer, memory), (permit, charge)));
     }
 
     /// A copy is not wanted any more. One that was sent still ends.
@@ -354,7 +357,7 @@ impl<'a> Execution<'a> {
     fn ended(&mut self, attempt: AttemptId, buffer: BytesMut) {
         let Some(at) = self.position(attempt) else { return };
         let copy = self.copies.remove(at);
-        self.spare = Some(Arc::clone(&copy.permit));
+        self.spare.clone_from(&copy.permit);
         self.transfer.restore(buffer);
         copy.end(&self.transfer, 0);
     }
@@ -381,7 +384,7 @@ impl<'a> Execution<'a> {
             (Progress::Held(held), Ok(())) => {
                 let Held { flight, path, .. } = *held;
                 let (requester, attempted) = (self.request.requester(), *flight.attempted());
-                let permit = Arc::clone(&copy.permit);
+                let permit = Arc::clone(copy.permit.as_ref().unwrap_or(&self.memory));
                 match path.hand_over(&mut self.transfer, permit, requester, attempted) {
                     Ok(sent) => {
                         flight.leave();
@@ -395,7 +398,7 @@ impl<'a> Execution<'a> {
                 let Proving { flight, unproven, .. } = *proving;
                 let Unproven { begun, completion, .. } = *unproven;
                 let good = LogicalUnit::good_end(&self.transfer);
-                if let Err(completion) = flight.prove(&begun, good, completion) {
+                if let Err(completion) = flight.prove(&begun, good, *completion) {
                     let copy = self.copies.remove(at);
                     self.transfer.restore(completion.data);
                     copy.end(&self.transfer, 0);
@@ -421,11 +424,11 @@ impl<'a> Execution<'a> {
 
     async fn completed(
         mut self,
-        result: Result<(AttemptId, Option<Timed>), Failure<Error>>,
-    ) -> Result<Timed, Error> {
-        let answered = result.as_ref().ok().map(|(attempt, _)| *attempt);
-        let moved = result.as_ref().ok().and_then(|(_, answer)| answer.as_ref());
-        let moved = moved.map_or(0, |(completion, _)| completion.data.len() as u64);
+        result: Result<AttemptId, Failure<Error>>,
+    ) -> Result<Answer, Error> {
+        let answered = result.as_ref().ok().copied();
+        let answer = self.request.answer.take();
+        let moved = answer.as_ref().map_or(0, |answer| answer.completion.data.len() as u64);
         // The ends of the others are not waited for, but each keeps its place and its range until then.
         for copy in self.copies.drain(..) {
             if answered == Some(copy.attempt) {
@@ -435,7 +438,7 @@ impl<'a> Execution<'a> {
             }
         }
         let failure = match result {
-            Ok((_, answer)) => return answer.ok_or_else(Error::closed),
+            Ok(_) => return answer.ok_or_else(Error::closed),
             Err(failure) => failure,
         };
         let has_met_reservation = matches!(failure, Failure::Reservation(_));

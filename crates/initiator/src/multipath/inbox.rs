@@ -1,5 +1,7 @@
 //! What the requests of a disk are to do next, until their callers take it.
 
+use std::collections::VecDeque;
+use std::mem;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -12,10 +14,13 @@ use smallvec::SmallVec;
 use crate::error::Error;
 use crate::multipath::path::Path;
 use crate::state::attempt::Wakers;
-use crate::state::counters::RequestKind;
 
-/// The answer to a command, and when it came. Boxed, as orders are moved often.
-pub(super) type Timed = (Box<Completion>, Instant);
+/// The answer to the command of an attempt, and when it came.
+pub(super) struct Answer {
+    pub(super) attempt: AttemptId,
+    pub(super) completion: Completion,
+    pub(super) came: Instant,
+}
 
 /// One attempt of a request: its command is to be sent over the path `carrier`.
 pub(super) struct Attempt {
@@ -56,68 +61,81 @@ pub(super) enum Order {
     Ended(AttemptId, BytesMut),
     /// The unit has executed the command of an attempt, and has to be asked which unit it is before the attempt ends.
     Prove(Box<Unproven>),
-    /// With the answer, if the command of one attempt was all that there was to do.
-    Completed(Result<(AttemptId, Option<Timed>), Failure<Error>>),
+    /// The attempt that has succeeded. If its command was all that there was to do, there is an [`Answer`] as well.
+    Completed(Result<AttemptId, Failure<Error>>),
 }
 
-/// The orders for each request that has not taken the last one, by its [place](RequestId::place). Two requests have the same
-/// place if one has completed and does not know yet.
+/// The orders for each request that has not taken the last one.
 #[derive(Default)]
-pub(super) struct Inboxes(Vec<SmallVec<[Inbox; 1]>>);
+pub(super) struct Inboxes {
+    /// By the [places](RequestId::place) of the requests.
+    by_place: Vec<Inbox>,
+    /// Those of requests that have completed and do not know yet, while the next request has their place.
+    late: Vec<Inbox>,
+}
 
+#[derive(Default)]
 struct Inbox {
-    request: RequestId,
-    /// What it counts as, and the bytes that it moves.
-    counts_as: (RequestKind, u64),
+    /// `None` while it is closed, and empty.
+    request: Option<RequestId>,
+    /// The bytes that the request moves.
+    len: u64,
     orders: Orders,
+    /// Not within the order that comes with it: orders are moved often.
+    answer: Option<Answer>,
     waker: Option<Waker>,
 }
 
-type Orders = SmallVec<[Order; 1]>;
+/// Orders that were not taken, the earliest first. Mostly there is one at most.
+#[derive(Default)]
+struct Orders {
+    next: Option<Order>,
+    later: VecDeque<Order>,
+}
 
 impl Inboxes {
     /// Opens the inbox of a request that is submitted by a task with this waker.
-    pub(super) fn open(
-        &mut self,
-        request: RequestId,
-        counts_as: (RequestKind, u64),
-        waker: Option<Waker>,
-    ) {
+    pub(super) fn open(&mut self, request: RequestId, len: u64, waker: Option<Waker>) {
         let place = request.place() as usize;
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, SmallVec::new);
+        if self.by_place.len() <= place {
+            self.by_place.resize_with(place + 1, Inbox::default);
         }
-        let inbox = Inbox { request, counts_as, orders: Orders::new(), waker };
-        if let Some(inboxes) = self.0.get_mut(place) {
-            inboxes.push(inbox);
+        let Some(inbox) = self.by_place.get_mut(place) else { return };
+        if inbox.request.is_some() {
+            self.late.push(mem::take(inbox));
         }
+        // It is used where it lies: a move would copy the room for an answer.
+        (inbox.request, inbox.len, inbox.waker) = (Some(request), len, waker);
     }
 
     /// The bytes that a request moves.
     pub(super) fn len_of(&self, request: RequestId) -> Option<u64> {
-        let inboxes = self.0.get(request.place() as usize)?;
-        let inbox = inboxes.iter().find(|inbox| inbox.request == request)?;
-        Some(inbox.counts_as.1)
+        self.get(request).map(|inbox| inbox.len)
     }
 
     /// Gives an order to a request, unless its caller has given it up.
     pub(super) fn push(&mut self, request: RequestId, order: Order, wakers: &mut Wakers) {
         if let Some(inbox) = self.get_mut(request) {
             inbox.orders.push(order);
-            wakers.extend(inbox.waker.take());
+            wakers.add(inbox.waker.take());
+        }
+    }
+
+    /// Leaves the answer for a request that completes with it, unless its caller has given it up.
+    pub(super) fn put_answer(&mut self, request: RequestId, answer: &mut Option<Answer>) {
+        if let Some(inbox) = self.get_mut(request) {
+            inbox.answer = answer.take();
         }
     }
 
     /// Whether the caller of a request has not given it up, and does not have its result.
     pub(super) fn is_open(&self, request: RequestId) -> bool {
-        self.len_of(request).is_some()
+        self.get(request).is_some()
     }
 
     /// Whether a request has orders that its caller has not taken.
     pub(super) fn has_orders(&self, request: RequestId) -> bool {
-        let inboxes = self.0.get(request.place() as usize);
-        let mut inboxes = inboxes.into_iter().flatten();
-        inboxes.any(|inbox| inbox.request == request && !inbox.orders.is_empty())
+        self.get(request).is_some_and(|inbox| inbox.orders.next.is_some())
     }
 
     /// Takes the attempts that are the caller's: those that have not begun, and those that are not proved.
@@ -127,7 +145,8 @@ impl Inboxes {
     ) -> SmallVec<[(AttemptId, PathId); 1]> {
         let mut attempts = SmallVec::new();
         let Some(inbox) = self.get_mut(request) else { return attempts };
-        for order in std::mem::take(&mut inbox.orders) {
+        let mut orders = mem::take(&mut inbox.orders);
+        while let Some(order) = orders.pop() {
             if let Order::Send(Attempt { id, path, .. }) = order {
                 attempts.push((id, path));
             } else if let Order::Prove(unproven) = order {
@@ -141,16 +160,19 @@ impl Inboxes {
         attempts
     }
 
-    /// Takes the next order. [`Order::Completed`] is the last one, and closes the inbox.
-    pub(super) fn take(&mut self, request: RequestId) -> Option<Order> {
-        let inboxes = self.0.get_mut(request.place() as usize)?;
-        let at = inboxes.iter().position(|inbox| inbox.request == request)?;
-        let inbox = inboxes.get_mut(at)?;
-        let order =
-            if inbox.orders.len() > 1 { inbox.orders.remove(0) } else { inbox.orders.pop()? };
+    /// Takes the next order. [`Order::Completed`] is the last one, comes with its `answer`, and closes the inbox.
+    pub(super) fn take(
+        &mut self,
+        request: RequestId,
+        answer: &mut Option<Answer>,
+    ) -> Option<Order> {
+        let inbox = self.get_mut(request)?;
+        let order = inbox.orders.pop()?;
         inbox.waker = None;
         if let Order::Completed(_) = order {
-            drop(inboxes.swap_remove(at));
+            *answer = inbox.answer.take();
+            inbox.request = None;
+            self.forget_late();
         }
         Some(order)
     }
@@ -167,16 +189,48 @@ impl Inboxes {
 
     /// Closes the inbox of a request that its caller has given up. Returns what was left, to be dropped when no lock is held:
     /// buffers go back to where they came from.
-    pub(super) fn close(&mut self, request: RequestId) -> Orders {
-        let Some(inboxes) = self.0.get_mut(request.place() as usize) else { return Orders::new() };
-        let Some(at) = inboxes.iter().position(|inbox| inbox.request == request) else {
-            return Orders::new();
-        };
-        inboxes.swap_remove(at).orders
+    pub(super) fn close(&mut self, request: RequestId) -> impl Sized + use<> {
+        let closed = self.get_mut(request).map(mem::take);
+        self.forget_late();
+        closed
+    }
+
+    /// Removes those of the late ones that are closed.
+    fn forget_late(&mut self) {
+        if !self.late.is_empty() {
+            self.late.retain(|inbox| inbox.request.is_some());
+        }
+    }
+
+    fn get(&self, request: RequestId) -> Option<&Inbox> {
+        let is_of = |inbox: &&Inbox| inbox.request == Some(request);
+        let at_place = self.by_place.get(request.place() as usize).filter(is_of);
+        at_place.or_else(|| self.late.iter().find(is_of))
     }
 
     fn get_mut(&mut self, request: RequestId) -> Option<&mut Inbox> {
-        let inboxes = self.0.get_mut(request.place() as usize)?;
-        inboxes.iter_mut().find(|inbox| inbox.request == request)
+        let is_of = |inbox: &&mut Inbox| inbox.request == Some(request);
+        match self.by_place.get_mut(request.place() as usize).filter(is_of) {
+            Some(inbox) => Some(inbox),
+            None => self.late.iter_mut().find(is_of),
+        }
+    }
+}
+
+impl Orders {
+    fn push(&mut self, order: Order) {
+        if self.next.is_none() {
+            self.next = Some(order);
+        } else {
+            self.later.push_back(order);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Order> {
+        let order = self.next.take()?;
+        if !self.later.is_empty() {
+            self.next = self.later.pop_front();
+        }
+        Some(order)
     }
 }

@@ -1,7 +1,6 @@
 //! Carries out what the requests of a disk want done: counts it, and gives each request its orders.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -11,7 +10,7 @@ use iscsi_multipath::{Access, Begun, GoodEnd, PathId, Unit};
 use iscsi_session::Completion;
 
 use crate::error::Error;
-use crate::multipath::inbox::{Attempt, Order, Timed, Unproven};
+use crate::multipath::inbox::{Answer, Attempt, Order, Unproven};
 use crate::multipath::paths::{Paths, Shared, State, StateGuard, now};
 use crate::multipath::report::Report;
 use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
@@ -25,9 +24,6 @@ pub(super) struct Flight {
     attempted: Attempted,
     has_ended: bool,
 }
-
-/// The answer to an attempt.
-pub(super) type Answer = (AttemptId, Timed);
 
 impl Paths {
     /// Applies a change to the requests, and carries out what follows from it. Callers are woken once the lock is released.
@@ -55,10 +51,10 @@ impl Paths {
         mut state: StateGuard<'_>,
         own: Option<RequestId>,
     ) -> Option<Order> {
-        let mut wakers = Wakers::new();
-        let next = self.carry_out_outputs(&mut state, own, &mut None, &mut wakers);
+        let mut wakers = Wakers::default();
+        let next = self.carry_out_outputs(state.beside(), own, &mut None, &mut wakers);
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.wake();
         next
     }
 
@@ -66,14 +62,34 @@ impl Paths {
     /// taken if its request waits for it.
     pub(super) fn carry_out_outputs(
         &self,
-        state: &mut StateGuard<'_>,
+        (state, unit): (&mut State, &Unit),
         own: Option<RequestId>,
         answer: &mut Option<Answer>,
         wakers: &mut Wakers,
     ) -> Option<Order> {
         let mut next = None;
         while let Some(output) = state.requests.poll_output() {
-            let Some((request, order)) = self.carry_out(state, output, answer) else { continue };
+            let (request, order) = match output {
+                Output::Send { request, attempt, path, is_short, is_hedge } => {
+                    let (of, form) = ((attempt, path), (is_short, is_hedge));
+                    let Some(attempt) = self.begin(state, request, of, form) else { continue };
+                    (request, Order::Send(attempt))
+                }
+                Output::Completed { request, result, .. } => {
+                    // A second copy that has not been sent is not needed any more.
+                    state.drop_attempts(request);
+                    if let Ok(attempt) = &result
+                        && answer.as_ref().is_some_and(|answer| answer.attempt == *attempt)
+                    {
+                        state.inboxes.put_answer(request, answer);
+                    }
+                    (request, Order::Completed(result))
+                }
+                output => match self.carry_out((&mut *state, unit), output) {
+                    Some(order) => order,
+                    None => continue,
+                },
+            };
             if next.is_none() && own == Some(request) {
                 if let Order::Completed(_) = order {
                     // It is the only one.
@@ -93,28 +109,16 @@ impl Paths {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
 
-    /// Carries out what is about paths, and returns what is about a request.
+    /// Carries out what is about paths, and returns what is about a request. Apart from what each request needs.
+    #[inline(never)]
     fn carry_out(
         &self,
-        guard: &mut StateGuard<'_>,
+        (state, unit): (&mut State, &Unit),
         output: Output<Error>,
-        answer: &mut Option<Answer>,
     ) -> Option<(RequestId, Order)> {
-        let (state, unit) = guard.beside();
         match output {
-            Output::Send { request, attempt, path, is_short, is_hedge } => {
-                let attempt = self.begin(state, request, (attempt, path), (is_short, is_hedge));
-                return Some((request, Order::Send(attempt?)));
-            }
-            Output::Completed { request, result, .. } => {
-                // A second copy that has not been sent is not needed any more.
-                state.drop_attempts(request);
-                let result = result.map(|attempt| {
-                    let timed = answer.take_if(|(of, _)| *of == attempt).map(|(_, timed)| timed);
-                    (attempt, timed)
-                });
-                return Some((request, Order::Completed(result)));
-            }
+            // These are given to the request by the caller.
+            Output::Send { .. } | Output::Completed { .. } => {}
             Output::Abort { request, attempt } => return Some((request, Order::Abort(attempt))),
             Output::Charge { request, is_hedge, .. } => {
                 return Some((request, Order::Charge { is_hedge }));
@@ -201,7 +205,7 @@ impl Requester for Shared {
         let (paths, now) = (Paths(self), now.into_std());
         let mut state = paths.for_change(paths.0.state.locked_by(unit));
         let Attempted { request, attempt, path, .. } = *attempted;
-        let (mut answer, mut wakers) = (None, Wakers::new());
+        let (mut answer, mut wakers) = (None, Wakers::default());
         // Without a caller that waits for it a buffer goes back to where it came from, once the lock is released.
         let mut left = None;
         let mut give_back = |state: &mut State, buffer| {
@@ -213,7 +217,7 @@ impl Requester for Shared {
         };
         match ended {
             Ended::Good(completion) => {
-                answer = Some((attempt, (completion, now)));
+                answer = Some(Answer { attempt, completion, came: now });
                 state.answered(attempted, now);
             }
             Ended::Unproven(begun, completion) => {
@@ -241,7 +245,7 @@ impl Requester for Shared {
                 paths.failed(&mut state, attempted, &error, now);
             }
         }
-        paths.carry_out_outputs(&mut state, None, &mut answer, &mut wakers);
+        paths.carry_out_outputs(state.beside(), None, &mut answer, &mut wakers);
         drop(state);
         drop((answer, left));
         wakers
@@ -363,26 +367,26 @@ impl Flight {
         mut self,
         begun: &Begun,
         good: GoodEnd,
-        completion: Box<Completion>,
-    ) -> Result<(), Box<Completion>> {
+        completion: Completion,
+    ) -> Result<(), Completion> {
         self.has_ended = true;
         let (paths, attempted, now) = (&self.paths, &self.attempted, now());
         let mut state = paths.lock_for_change();
         let (_, unit) = state.both();
         let is_known_unit = unit.end_with_good(attempted.path, begun, good);
-        let mut answer = Some((attempted.attempt, (completion, now)));
+        let mut answer = Some(Answer { attempt: attempted.attempt, completion, came: now });
         if is_known_unit {
             state.answered(attempted, now);
         } else {
             state.paths.count_retry(attempted.path);
             state.taken_back(attempted, now);
         }
-        let mut wakers = Wakers::new();
-        paths.carry_out_outputs(&mut state, None, &mut answer, &mut wakers);
+        let mut wakers = Wakers::default();
+        paths.carry_out_outputs(state.beside(), None, &mut answer, &mut wakers);
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.wake();
         match answer {
-            Some((_, (completion, _))) if !is_known_unit => Err(completion),
+            Some(Answer { completion, .. }) if !is_known_unit => Err(completion),
             Some(_) | None => Ok(()),
         }
     }

@@ -11,9 +11,9 @@ use iscsi_multipath::requests::{AttemptId, Failure, RequestId, RequestSpec};
 use tokio::time::sleep_until;
 
 use crate::error::Error;
-use crate::multipath::inbox::{Attempt, Order};
+use crate::multipath::inbox::{Answer, Attempt, Order};
 use crate::multipath::outputs::Flight;
-use crate::multipath::paths::{Paths, now};
+use crate::multipath::paths::{Paths, State, now};
 use crate::state::attempt::{Attempted, Requester, Wakers};
 use crate::state::counters::RequestKind;
 
@@ -26,6 +26,8 @@ pub(super) struct Request<'a> {
     /// Its task is registered to be woken, and there was no order then: the next wait need not look, but for this time. `None`
     /// if the task has to look.
     listens: Option<Option<Instant>>,
+    /// That of the attempt that has succeeded, once it is known that one has.
+    pub(super) answer: Option<Answer>,
     has_completed: bool,
 }
 
@@ -59,16 +61,19 @@ impl<'a> Request<'a> {
         waker: Option<&Waker>,
         now: Instant,
     ) -> (Self, Option<Order>) {
-        let mut state = paths.lock_for_change();
+        let mut guard = paths.lock_for_change();
+        let (state, unit) = guard.beside();
         let id = state.requests.submit(spec, now);
-        state.inboxes.open(id, (kind, spec.len), waker.cloned());
-        let mut wakers = Wakers::new();
-        let order = paths.carry_out_outputs(&mut state, Some(id), &mut None, &mut wakers);
+        state.inboxes.open(id, spec.len, waker.cloned());
+        let mut wakers = Wakers::default();
+        let of = (&mut *state, unit);
+        let order = paths.carry_out_outputs(of, Some(id), &mut None, &mut wakers);
         let is_all = waker.is_some() && !state.inboxes.has_orders(id);
         let listens = is_all.then(|| state.requests.timer(id));
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-        (Self { paths, id, kind, len: spec.len, listens, has_completed: false }, order)
+        drop(guard);
+        wakers.wake();
+        let answer = None;
+        (Self { paths, id, kind, len: spec.len, listens, answer, has_completed: false }, order)
     }
 
     /// Waits until there is a path that takes requests.
@@ -145,33 +150,43 @@ impl<'a> Request<'a> {
     }
 
     /// Takes what the request is to do next. If that is not clear, its task is woken then; until the time that is returned.
-    async fn check(&self) -> Result<Order, Option<Instant>> {
+    async fn check(&mut self) -> Result<Order, Option<Instant>> {
         poll_fn(|context| {
-            let mut state = self.paths.lock();
-            if let Some(order) = state.inboxes.take(self.id) {
-                return Poll::Ready(Ok(order));
-            }
-            state.inboxes.wake(self.id, context.waker());
-            Poll::Ready(Err(state.requests.timer(self.id)))
+            Poll::Ready(self.take(context.waker(), |id, state| state.requests.timer(id)))
         })
         .await
     }
 
     /// Waits for what the request is to do next, after a [`check`](Self::check).
-    async fn order(&self) -> Order {
+    async fn order(&mut self) -> Order {
         let mut is_checked = true;
         poll_fn(|context| {
             if mem::take(&mut is_checked) {
                 return Poll::Pending;
             }
-            let mut state = self.paths.lock();
-            if let Some(order) = state.inboxes.take(self.id) {
-                return Poll::Ready(order);
+            match self.take(context.waker(), |_, _| ()) {
+                Ok(order) => Poll::Ready(order),
+                Err(()) => Poll::Pending,
             }
-            state.inboxes.wake(self.id, context.waker());
-            Poll::Pending
         })
         .await
+    }
+
+    /// Takes what the request is to do next. If that is not clear, `waker` is woken then.
+    fn take<T>(
+        &mut self,
+        waker: &Waker,
+        otherwise: impl FnOnce(RequestId, &State) -> T,
+    ) -> Result<Order, T> {
+        let mut guard = self.paths.lock();
+        let state = &mut *guard;
+        match state.inboxes.take(self.id, &mut self.answer) {
+            Some(order) => Ok(order),
+            None => {
+                state.inboxes.wake(self.id, waker);
+                Err(otherwise(self.id, state))
+            }
+        }
     }
 
     /// It has completed: there is nothing to cancel.

@@ -83,7 +83,7 @@ impl Rig {
         let paths = self.paths.clone();
         // Within the unit.
         let lba = at % 32 * u64::from(BLOCKS);
-        let transfer = Transfer::query(Cdb::read_16(lba, BLOCKS), LEN).of_blocks(lba, BLOCKS);
+        let transfer = Transfer::query(Cdb::read_16(lba, BLOCKS), LEN);
         async move { execute(&paths, transfer).await.map(drop) }
     }
 

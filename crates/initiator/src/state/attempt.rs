@@ -9,15 +9,19 @@ use iscsi_multipath::requests::{AttemptId, RequestId};
 use iscsi_multipath::{Begun, PathId};
 use iscsi_pdu::scsi::Lun;
 use iscsi_session::Completion;
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
-/// Tasks to be woken when no lock of a unit is held.
-pub(crate) type Wakers = SmallVec<[Waker; 2]>;
+/// Tasks to be woken when no lock of a unit is held. Mostly it is one.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Wakers {
+    first: Option<Waker>,
+    others: Vec<Waker>,
+}
 
 /// One attempt: its command goes over one path.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +38,10 @@ pub(crate) struct Attempted {
 
 /// The end of the command of an attempt.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are good")]
 pub(crate) enum Ended {
     /// The known unit has executed the command.
-    Good(Box<Completion>),
+    Good(Completion),
     /// The unit has executed the command, and has to be asked which unit it is before that counts. So the attempt has not
     /// ended.
     Unproven(Begun, Box<Completion>),
@@ -72,12 +77,29 @@ pub(crate) struct AttemptReport {
     pub(crate) operation_code: u8,
 }
 
+impl Wakers {
+    pub(crate) fn add(&mut self, waker: Option<Waker>) {
+        match waker {
+            Some(waker) if self.first.is_some() => self.others.push(waker),
+            Some(waker) => self.first = Some(waker),
+            None => {}
+        }
+    }
+
+    pub(crate) fn wake(self) {
+        if let Some(first) = self.first {
+            first.wake();
+            self.others.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
 impl AttemptReport {
     /// Reports how the attempt has ended, if the disk is still there.
     pub(crate) fn end(self, unit: &UnitLock, ended: Ended, now: Instant) {
         if let Some(requester) = self.requester.upgrade() {
             let wakers = requester.ended(unit.lock(), &self.attempted, ended, now);
-            wakers.into_iter().for_each(Waker::wake);
+            wakers.wake();
         }
     }
 }

@@ -67,8 +67,8 @@ struct Copies {
 pub(crate) struct UnitGuard<'a> {
     // Dropped in this order: subscribers are woken after the lock is released.
     locked: MutexGuard<'a, Locked>,
-    copies: &'a Copies,
     losses: NewLosses<'a>,
+    lock: &'a UnitLock,
     /// The copies may differ from the unit.
     is_changed: bool,
 }
@@ -81,16 +81,14 @@ pub(crate) struct GuardBeside<'a, T> {
 
 /// Publishes that writes were lost, if they were.
 #[derive(Debug)]
-struct NewLosses<'a> {
-    events: &'a EventLog,
-    are_some: bool,
-}
+struct NewLosses<'a>(Option<&'a EventLog>);
 
 impl UnitLock {
+    #[inline]
     pub(crate) fn lock(&self) -> UnitGuard<'_> {
         let locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
-        let losses = NewLosses { events: &self.events, are_some: false };
-        let mut guard = UnitGuard { locked, copies: &self.copies, losses, is_changed: false };
+        let losses = NewLosses(None);
+        let mut guard = UnitGuard { locked, losses, lock: self, is_changed: false };
         if self.left.are_some() {
             guard.forget(&self.left);
         }
@@ -244,8 +242,11 @@ impl UnitGuard<'_> {
 }
 
 impl Drop for UnitGuard<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.losses.are_some = self.is_changed && self.copies.renew(&self.locked.unit);
+        if self.is_changed && self.lock.copies.renew(&self.locked.unit) {
+            self.losses = NewLosses(Some(&self.lock.events));
+        }
     }
 }
 
@@ -306,9 +307,10 @@ impl<T> DerefMut for GuardBeside<'_, T> {
 }
 
 impl Drop for NewLosses<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if self.are_some {
-            self.events.publish(&DiskEvent::WritesLost);
+        if let Some(events) = self.0 {
+            events.publish(&DiskEvent::WritesLost);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What all handles of one logical unit within a session share.
 
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 
 use bytes::BytesMut;
 use iscsi_multipath::requests::end::End;
@@ -9,7 +8,7 @@ use iscsi_multipath::{
     Begun, Capacity, CommandEnd, CommandFacts, CommandNumber, Effects, GoodEnd, KnownUnit, PathId,
     Profile, Reasons, Resized, SharedReasons, SizeQuestion, Unit,
 };
-use iscsi_pdu::scsi::{AdditionalSense, Lun};
+use iscsi_pdu::scsi::{AdditionalSense, Lun, Operation};
 use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -314,7 +313,7 @@ impl Listener {
     /// that no other task sees one without the other. Returns whether the unit may be another one from now on.
     pub(crate) fn attempt_ended(
         &mut self,
-        name: &'static str,
+        operation: Operation,
         result: Result<Completion, TaskError>,
         explain: impl FnOnce(TaskError) -> Error,
         now: Instant,
@@ -326,7 +325,7 @@ impl Listener {
         let (begun, is_preempted) = (self.begun.take(), self.is_preempted(&result));
         let error = match &result {
             Ok(completion) if completion.is_success() => None,
-            Ok(completion) => Some(self.unit.failure_of(report.lun, name, completion)),
+            Ok(completion) => Some(self.unit.failure_of(report.lun, operation.name(), completion)),
             Err(why) => Some(explain(why.clone())),
         };
         let mut known = self.unit.lock();
@@ -340,16 +339,19 @@ impl Listener {
                 let is_unknown = |it: &Completion| End::of_completion(it) == End::UnknownCommand;
                 if completion.as_ref().is_some_and(is_unknown) {
                     known.identity.unknown_forms.add(report.operation_code);
-                    tracing::debug!(command = name, "the unit does not know this form");
+                    tracing::debug!(command = operation.name(), "the unit does not know this form");
                 }
                 Ended::Failed(error, completion.map(|it| it.data).unwrap_or_default())
             }
             (None, Ok(completion), Some(begun)) => {
                 if let Some(sense) = sense_of(&completion) {
-                    tracing::debug!(command = name, "the unit succeeded with effort: {sense}");
+                    tracing::debug!(
+                        command = operation.name(),
+                        "the unit succeeded with effort: {sense}"
+                    );
                 }
                 match executed_by {
-                    Some(ExecutedBy::KnownUnit) => Ended::Good(Box::new(completion)),
+                    Some(ExecutedBy::KnownUnit) => Ended::Good(completion),
                     Some(ExecutedBy::Unknown) => Ended::Unproven(begun, Box::new(completion)),
                     Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
                 }
@@ -360,7 +362,7 @@ impl Listener {
         let wakers = requester.ended(known, &report.attempted, ended, now);
         let effects = judgement.map(|it| it.effects).unwrap_or_default();
         self.publish(effects);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.wake();
         effects.may_be_another_unit
     }
 

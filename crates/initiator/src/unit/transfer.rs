@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use iscsi_multipath::{Blocks, Capacity};
 use iscsi_pdu::Residual;
 use iscsi_pdu::scsi::reservation::PersistentReserveOut;
-use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
+use iscsi_pdu::scsi::{Cdb, Lun, Operation, UnmapList, WriteSameFlags};
 use iscsi_session::{BufferPool, Command, Completion, Payload, ReadBuffer};
 
 use crate::error::{Cause, Error, UnitCause};
@@ -27,8 +27,6 @@ pub(crate) struct Transfer {
     buffer: Option<BytesMut>,
     /// Where it comes from then.
     buffers: Option<Arc<dyn BufferPool>>,
-    /// The blocks that it is about, if they are in a row.
-    blocks: Option<Range<u64>>,
     extent: Option<Arc<RangeGuard>>,
     /// Its share of what may be under way, if it was taken already.
     permit: Option<Arc<Permit>>,
@@ -49,7 +47,6 @@ impl Transfer {
             read_len: len,
             buffer: None,
             buffers: None,
-            blocks: None,
             extent: None,
             permit: None,
             wants_proof: false,
@@ -60,7 +57,7 @@ impl Transfer {
     /// READ of so many blocks.
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
         let cdb = Blocks(capacity).read(lba, blocks).map_err(Cause::from)?;
-        Ok(Self::reading(cdb, Blocks(capacity).bytes_of(blocks)).of_blocks(lba, blocks))
+        Ok(Self::reading(cdb, Blocks(capacity).bytes_of(blocks)))
     }
 
     /// From where its buffer shall come, if it has none.
@@ -78,7 +75,7 @@ impl Transfer {
         let blocks = Blocks(capacity).count(buffer.len()).map_err(Cause::from)?;
         let cdb = Blocks(capacity).read(lba, blocks).map_err(Cause::from)?;
         let len = buffer.len();
-        Ok(Self { buffer: Some(buffer), ..Self::reading(cdb, len) }.of_blocks(lba, blocks))
+        Ok(Self { buffer: Some(buffer), ..Self::reading(cdb, len) })
     }
 
     fn reading(cdb: Cdb, len: usize) -> Self {
@@ -89,8 +86,7 @@ impl Transfer {
     pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
         let blocks = Blocks(capacity).count(data.len()).map_err(Cause::from)?;
         let cdb = Blocks(capacity).write(lba, blocks).map_err(Cause::from)?;
-        let transfer = Self { kind: RequestKind::Write, ..Self::changing(cdb, data) };
-        Ok(transfer.of_blocks(lba, blocks))
+        Ok(Self { kind: RequestKind::Write, ..Self::changing(cdb, data) })
     }
 
     /// UNMAP.
@@ -106,7 +102,7 @@ impl Transfer {
 
     /// WRITE SAME of one block.
     pub(crate) fn write_same(lba: u64, blocks: u32, block: Payload, flags: WriteSameFlags) -> Self {
-        Self::changing(Cdb::write_same_16(lba, blocks, flags), block).of_blocks(lba, blocks)
+        Self::changing(Cdb::write_same_16(lba, blocks, flags), block)
     }
 
     const fn changing(cdb: Cdb, data: Payload) -> Self {
@@ -117,7 +113,6 @@ impl Transfer {
             read_len: 0,
             buffer: None,
             buffers: None,
-            blocks: None,
             extent: None,
             permit: None,
             wants_proof: false,
@@ -125,14 +120,11 @@ impl Transfer {
         }
     }
 
-    /// Which blocks it is about, for people.
-    pub(crate) fn of_blocks(mut self, lba: u64, blocks: u32) -> Self {
-        self.blocks = Some(lba..lba.saturating_add(blocks.into()));
-        self
-    }
-
+    /// The blocks that it is about, if they are in a row.
     pub(crate) fn blocks(&self) -> Option<Range<u64>> {
-        self.blocks.clone()
+        // Those of UNMAP are in its list.
+        let list = || UnmapList::only_extent(self.write.as_ref()?.pages().next()?);
+        self.cdb.block_range().or_else(|| self.accesses_blocks().then(list).flatten())
     }
 
     /// The range that the command keeps taken until the session has finished with it.
@@ -235,15 +227,15 @@ impl Transfer {
 /// What a command must have moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    command: &'static str,
+    operation: Operation,
     len: usize,
     moves_blocks: bool,
 }
 
 impl Expected {
     pub(crate) fn of(transfer: &Transfer) -> Self {
-        let (command, len) = (transfer.name(), transfer.len());
-        Self { command, len, moves_blocks: transfer.moves_blocks }
+        let (operation, len) = (transfer.cdb.operation(), transfer.len());
+        Self { operation, len, moves_blocks: transfer.moves_blocks }
     }
 
     /// The data of a read whose whole buffer must be filled. Blocks of which the unit has more than
@@ -269,6 +261,7 @@ impl Expected {
     }
 
     fn but_moved(self, moved: usize) -> Error {
-        Error::from(UnitCause::Length { command: self.command, expected: self.len, moved })
+        let command = self.operation.name();
+        Error::from(UnitCause::Length { command, expected: self.len, moved })
     }
 }

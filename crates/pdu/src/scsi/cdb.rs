@@ -3,9 +3,9 @@
 //! The constructors cover the commands a disk user sends; any other block goes through
 //! [`Cdb::new`].
 
-use super::{FormatError, PortGroupsHeader, operation};
-use bytes::Bytes;
+use super::{FormatError, Operation, PortGroupsHeader, operation};
 use std::fmt;
+use std::ops::Range;
 
 /// Command Descriptor Block: what a command asks for (SPC-4 §4.3).
 ///
@@ -18,7 +18,7 @@ enum Form {
     /// Invariant: `len` is 1 to 16 and the bytes behind it are zero.
     Short { bytes: [u8; Cdb::SHORT_LEN], len: u8 },
     /// Invariant: 17 to 260 bytes.
-    Long(Bytes),
+    Long(Box<[u8]>),
 }
 
 /// The formats of sense data (SPC-4 §4.5).
@@ -77,7 +77,7 @@ impl Cdb {
         match bytes.len() {
             0 => Err(FormatError::TooShort { format: "CDB", len: 0, needed: 1 }),
             1..=Self::SHORT_LEN => Ok(Self::short(bytes)),
-            17..=Self::MAX_LEN => Ok(Self(Form::Long(Bytes::copy_from_slice(bytes)))),
+            17..=Self::MAX_LEN => Ok(Self(Form::Long(bytes.into()))),
             len => Err(FormatError::TooLong { format: "CDB", len, limit: Self::MAX_LEN }),
         }
     }
@@ -110,7 +110,10 @@ impl Cdb {
 
     /// Byte 0: which command this is.
     pub fn operation_code(&self) -> u8 {
-        self.as_bytes().first().copied().unwrap_or_default()
+        match &self.0 {
+            Form::Short { bytes, .. } => bytes[0],
+            Form::Long(bytes) => bytes.first().copied().unwrap_or_default(),
+        }
     }
 
     /// Whether the command is carried out while a unit attention condition is pending, and does not
@@ -137,14 +140,35 @@ impl Cdb {
     /// as much as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and
     /// whatever unknown commands read, carry no length.
     pub fn reads_parameter_data(&self) -> bool {
-        let action = self.as_bytes().get(1).map_or(0, |byte| byte & SERVICE_ACTION);
-        operation::reads_parameter_data(self.operation_code(), action)
+        let Operation { code, action } = self.operation();
+        operation::reads_parameter_data(code, action)
+    }
+
+    /// Which command this is.
+    pub fn operation(&self) -> Operation {
+        let second = match &self.0 {
+            // Zero in a block of one byte.
+            Form::Short { bytes, .. } => bytes[1],
+            Form::Long(bytes) => bytes.get(1).copied().unwrap_or_default(),
+        };
+        Operation { code: self.operation_code(), action: second & SERVICE_ACTION }
+    }
+
+    /// Returns the blocks that the command is about, if it is a READ, WRITE or WRITE SAME of 10 or 16 bytes (SBC-3).
+    pub fn block_range(&self) -> Option<Range<u64>> {
+        let Form::Short { bytes, .. } = &self.0 else { return None };
+        let [_, _, a, b, c, d, e, f, g, h, i, j, k, l, ..] = *bytes;
+        let (lba, blocks) = match operation::block_address_len(bytes[0])? {
+            4 => (u32::from_be_bytes([a, b, c, d]).into(), u16::from_be_bytes([f, g]).into()),
+            _ => (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l])),
+        };
+        Some(lba..lba.saturating_add(u64::from(blocks)))
     }
 
     /// The command's name in the standard, such as "READ (16)"; "unknown command" for an
     /// operation code, or a service action of one that is shared, outside the table.
     pub fn operation_name(&self) -> &'static str {
-        operation::name(self.as_bytes())
+        self.operation().name()
     }
 
     /// READ (10): `blocks` from `lba` on (SBC-3). Zero blocks is a legal request for nothing.

@@ -56,6 +56,7 @@ pub use inquiry::{DeviceType, StandardInquiry, TargetPortGroupSupport};
 pub use lba_status::{LbaExtent, LbaStatus, ProvisioningStatus};
 pub use lun::Lun;
 pub use mode_sense::{ModePage, ModePages, ModeParameters};
+pub use operation::Operation;
 pub use report_luns::ReportLuns;
 pub use sense::{Sense, SenseKeySpecific};
 pub use sense_key::SenseKey;

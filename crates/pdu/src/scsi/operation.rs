@@ -75,6 +75,15 @@ pub(super) const fn form_of_10(code: u8) -> Option<u8> {
     }
 }
 
+/// The bytes of the address in a command that is about blocks in a row.
+pub(super) const fn block_address_len(code: u8) -> Option<usize> {
+    match code {
+        READ_10 | WRITE_10 | WRITE_SAME_10 => Some(4),
+        READ_16 | WRITE_16 | WRITE_SAME_16 => Some(8),
+        _ => None,
+    }
+}
+
 /// Whether what the command reads is parameter data: fields that say how long they are, of which the
 /// device sends as much as there is, up to the allocation length (SPC-4 §4.2.5.6).
 pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {
@@ -112,17 +121,26 @@ pub(super) const fn has_force_unit_access(code: u8) -> bool {
     matches!(code, READ_10 | READ_12 | READ_16 | WRITE_10 | WRITE_12 | WRITE_16)
 }
 
-/// The name of the command a CDB asks for, or [`UNKNOWN`].
-pub(super) fn name(cdb: &[u8]) -> &'static str {
-    let Some(&code) = cdb.first() else { return UNKNOWN };
-    let action = cdb.get(1).map_or(0, |byte| byte & 0x1f);
-    match code {
-        PERSISTENT_RESERVE_IN => reservation_in(action),
-        PERSISTENT_RESERVE_OUT => reservation_out(action),
-        SERVICE_ACTION_IN_16 => service_action_in_16(action),
-        MAINTENANCE_IN => maintenance_in(action),
-        MAINTENANCE_OUT => maintenance_out(action),
-        _ => plain_name(code),
+/// Which command a CDB asks for: its operation code, and the service action of one that stands for several commands (SPC-4 §4.3).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Operation {
+    pub(super) code: u8,
+    pub(super) action: u8,
+}
+
+impl Operation {
+    /// Returns the name in the standard, such as "READ (16)"; "unknown command" for an operation code, or a service action of
+    /// one that is shared, outside the table.
+    pub const fn name(self) -> &'static str {
+        let Self { code, action } = self;
+        match code {
+            PERSISTENT_RESERVE_IN => reservation_in(action),
+            PERSISTENT_RESERVE_OUT => reservation_out(action),
+            SERVICE_ACTION_IN_16 => service_action_in_16(action),
+            MAINTENANCE_IN => maintenance_in(action),
+            MAINTENANCE_OUT => maintenance_out(action),
+            _ => plain_name(code),
+        }
     }
 }
 

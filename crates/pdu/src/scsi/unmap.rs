@@ -2,6 +2,7 @@
 
 use super::FormatError;
 use bytes::{BufMut, Bytes, BytesMut};
+use std::ops::Range;
 
 /// The parameter list of UNMAP: extents to deallocate (SBC-3).
 ///
@@ -77,6 +78,17 @@ impl UnmapList {
             list.put_u32(0);
         }
         list.freeze()
+    }
+
+    /// Returns the blocks that an encoded list names, if it has one extent.
+    pub fn only_extent(list: &[u8]) -> Option<Range<u64>> {
+        let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, i, j, k, l, ..] = *list else {
+            return None;
+        };
+        let is_only = list.len() == usize::from(Self::HEADER_LEN + Self::EXTENT_LEN);
+        let lba = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        let blocks = u32::from_be_bytes([i, j, k, l]);
+        is_only.then_some(lba..lba.saturating_add(blocks.into()))
     }
 
     fn descriptors_length(&self) -> u16 {

@@ -185,7 +185,8 @@ impl Inbox {
         if digests.header == Digest::Crc32c && checksum([header]) != digest {
             return Err(ProtocolError::HeaderDigest);
         }
-        let ahs = Bytes::copy_from_slice(header.get(Bhs::LEN..).unwrap_or_default());
+        let ahs = header.get(Bhs::LEN..).filter(|ahs| !ahs.is_empty());
+        let ahs = ahs.map(Bytes::copy_from_slice).unwrap_or_default();
         Ok(Some((Header { bhs, ahs }, layout)))
     }
 

@@ -101,8 +101,8 @@ impl TaskSet {
         };
         let slot = self.slots.get_mut(at as usize)?;
         let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
-        let task = slot.task.insert(task);
         let limit = task.limit();
+        slot.task = Some(task);
         self.note(limit);
         Some(itt)
     }

@@ -57,7 +57,7 @@ impl Disk {
                 let mut list = UnmapList::new();
                 let why = |why| Error::from(UnitCause::Format { command: "UNMAP", why });
                 list.push(lba, blocks).map_err(why)?;
-                let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
+                let transfer = Transfer::unmap(&list);
                 self.modify(transfer.within(extent)).await
             });
             try_join_all(runs).await.map(drop)
