@@ -480,9 +480,9 @@ impl Session {
     }
 
     /// What a request to the session itself holds: its place, and no memory.
-    async fn holds(&self) -> Result<Box<Holds>, Error> {
+    async fn holds(&self) -> Result<Holds, Error> {
         let permit = self.shared.budgets.of_session.reserve(0).await?;
-        Ok(Box::new(Holds { _permit: Arc::new(permit), extent: None, listener: None }))
+        Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None })
     }
 
     /// Sends a command once. Its end is to come, whatever its status; when it is given up meanwhile, that is the end of its
@@ -497,7 +497,7 @@ impl Session {
         terms: CommandTerms,
     ) -> Waiter<'_, Answered> {
         let listener = Some(Listener::new(Arc::clone(unit), terms));
-        let holds = Box::new(Holds { _permit: permit, extent, listener });
+        let holds = Holds { _permit: permit, extent, listener };
         let request = |answer| Request::Command(command(), answer);
         Waiter::start(&self.driver, &self.shared, holds, request)
     }
@@ -508,11 +508,13 @@ impl Session {
         command: impl FnOnce() -> Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
-        listener: Listener,
+        listener: impl FnOnce() -> Listener,
     ) -> RequestId {
         let id = self.driver.next_id();
-        let holds = Box::new(Holds { _permit: permit, extent, listener: Some(listener) });
-        self.driver.submit(Submission { id, request: Request::Attempt(command()), holds });
+        self.driver.submit(|| {
+            let holds = Holds { _permit: permit, extent, listener: Some(listener()) };
+            Submission { id, request: Request::Attempt(command()), holds }
+        });
         id
     }
 

@@ -41,14 +41,23 @@ impl DriverHandle {
 
     /// Hands a request to the session, immediately where nobody else has the driver, and sends it unless the event loop is to
     /// do that. What was handed over before comes before it. Its answer's sender is dropped with a driver that is gone.
-    pub(crate) fn submit(&self, submission: Submission) {
+    ///
+    /// It is made where it goes: to move one from hand to hand costs more than to make it.
+    pub(crate) fn submit(&self, make: impl FnOnce() -> Submission) {
         let Some(mut driver) = self.0.try_lock() else {
-            return self.tell(Message::Submit(Box::new(submission)));
+            return self.tell(Message::Submit(Box::new(make())));
         };
-        // One for a driver that is gone is dropped without the lock.
-        let Ok(driver) = driver.as_mut() else { return };
-        if driver.take(submission, &self.0.queue) {
-            driver.send_by_caller();
+        match driver.as_mut() {
+            Ok(driver) => {
+                if driver.take(make, &self.0.queue) {
+                    driver.send_by_caller();
+                }
+            }
+            Err(_) => {
+                // One for a driver that is gone is dropped without the lock.
+                drop(driver);
+                drop(make());
+            }
         }
     }
 

@@ -39,8 +39,7 @@ pub(crate) struct RequestId(pub(crate) u64);
 pub(crate) struct Submission {
     pub(crate) id: RequestId,
     pub(crate) request: Request,
-    /// Boxed, as they are moved from hand to hand.
-    pub(crate) holds: Box<Holds>,
+    pub(crate) holds: Holds,
 }
 
 /// What goes back when the session has finished with a request, and not before.

@@ -159,14 +159,15 @@ impl Driver {
     /// Takes a request from its caller. Says whether he is to send what is unsent: the request is short, and either
     /// nothing else is under way, or everybody has asked again by now who had an answer, or it is small and the target can
     /// work on enough others meanwhile. Else the event loop is called.
-    pub(super) fn take(&mut self, submission: Submission, queue: &Queue) -> bool {
+    pub(super) fn take(&mut self, make: impl FnOnce() -> Submission, queue: &Queue) -> bool {
         let span = self.span.clone();
         let _within = span.enter();
         self.now = Instant::now();
         // What is in the queue was handed over before.
         while self.obey_messages(queue) > 0 {}
-        let data_len = submission.request.data_len();
         let may_ask = self.requests.answers.may_ask_at(self.now);
+        let submission = make();
+        let data_len = submission.request.data_len();
         self.submit(submission);
         self.requests.answers.asked(1);
         let is_last = may_ask == 1 || may_ask == 0 && self.requests.len() == 1;

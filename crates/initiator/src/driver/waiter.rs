@@ -26,12 +26,12 @@ impl<'a, T> Waiter<'a, T> {
     pub(crate) fn start(
         driver: &'a DriverHandle,
         shared: &'a Shared,
-        holds: Box<Holds>,
+        holds: Holds,
         request: impl FnOnce(Sender<T>) -> Request,
     ) -> Self {
         let (sender, answer) = oneshot::channel();
         let id = driver.next_id();
-        driver.submit(Submission { id, request: request(sender), holds });
+        driver.submit(|| Submission { id, request: request(sender), holds });
         Self { id, answer, driver, shared, answered: false }
     }
 

@@ -277,8 +277,10 @@ impl LogicalUnit {
         }
         attempted.can_shorten = transfer.can_shorten();
         let (lun, operation_code) = (self.lun, transfer.operation_code());
-        let report = AttemptReport { requester, attempted, lun, operation_code };
-        let listener = Listener::new(Arc::clone(&self.state), terms).reporting(report);
+        let listener = || {
+            let report = AttemptReport { requester, attempted, lun, operation_code };
+            Listener::new(Arc::clone(&self.state), terms).reporting(report)
+        };
         let extent = transfer.extent();
         Ok(self.session.hand_over(|| transfer.command(lun), permit, extent, listener))
     }

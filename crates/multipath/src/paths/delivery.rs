@@ -76,9 +76,13 @@ impl Delivery {
         }
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         self.link.observe_round_trip(time, now);
+        if before.app_limited {
+            // The rate would not count.
+            return;
+        }
         let rate = Rate::of(self.delivered - before.delivered, before.interval(taken_at, now));
-        let sample = RateSample::new(rate).app_limited(before.app_limited);
-        self.link.observe_rate(&sample.between(before.delivered, self.delivered), now);
+        let sample = RateSample::new(rate).between(before.delivered, self.delivered);
+        self.link.observe_rate(&sample, now);
     }
 }
 

@@ -184,10 +184,13 @@ impl<T: Copy> Windowed<T> {
 
     fn observe(&mut self, sample: T, now: Instant, epoch: Duration, better: fn(T, T) -> T) {
         let since = *self.since.get_or_insert(now);
-        let age = now.saturating_duration_since(since);
-        if age >= epoch {
-            self.previous = self.current.filter(|_| age < epoch.saturating_mul(2));
-            (self.current, self.since) = (None, Some(now));
+        // Where each counts for good, the time is not looked at.
+        if epoch < Duration::MAX {
+            let age = now.saturating_duration_since(since);
+            if age >= epoch {
+                self.previous = self.current.filter(|_| age < epoch.saturating_mul(2));
+                (self.current, self.since) = (None, Some(now));
+            }
         }
         self.current = Some(self.current.map_or(sample, |current| better(current, sample)));
     }
