@@ -421,6 +421,7 @@ impl Paths {
         &self.0.drained
     }
 
+    #[inline]
     pub(super) fn lock(&self) -> StateGuard<'_> {
         self.0.state.lock()
     }

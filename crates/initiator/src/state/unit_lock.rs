@@ -257,6 +257,7 @@ impl<T> Guarded<T> {
     }
 
     /// Locks the unit, and this with it.
+    #[inline]
     pub(crate) fn lock(&self) -> GuardBeside<'_, T> {
         self.locked_by(self.unit.lock())
     }

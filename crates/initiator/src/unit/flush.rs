@@ -78,7 +78,7 @@ impl LogicalUnit {
         &self,
         patience: fn(&Self) -> Patience<'_>,
         permit: Option<Arc<Permit>>,
-        witness: impl FnOnce() -> Option<Self> + Send + 'static,
+        witness: impl Fn() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
         let profile = self.profile().await?;
         // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests that hold the
@@ -111,9 +111,8 @@ impl LogicalUnit {
 async fn run(
     flushing: Flushing,
     mut questions: Questions,
-    witness: impl FnOnce() -> Option<LogicalUnit>,
+    choose_witness: impl Fn() -> Option<LogicalUnit>,
 ) -> Result<(), Error> {
-    let mut choose = Some(witness);
     let mut given_up: Option<Arc<UnitState>> = None;
     loop {
         let mut turned = pin!(flushing.turned());
@@ -126,7 +125,7 @@ async fn run(
         match step {
             Step::Ask(question) => questions.ask(question),
             Step::ChooseWitness => {
-                questions.witness = choose.take().and_then(|choose| choose());
+                questions.witness = choose_witness();
                 flushing.on_witness(questions.witness.as_ref().map(|it| it.state.path()));
             }
             Step::Hear(path, number) => {

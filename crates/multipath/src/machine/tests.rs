@@ -1,5 +1,6 @@
 //! What the model of targets does not do: disks that refuse requests, and that leave.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use iscsi_pdu::scsi::Status;
@@ -25,19 +26,22 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// A machine with a disk of one path.
-fn machine(now: Instant) -> (Machine<&'static str>, DiskId) {
-    let credit = Credit { bytes: 8 << 20, requests: 64 };
-    let mut machine = Machine::new();
-    let disk = machine.attach(RequestLimits {
-        total: credit,
+fn limits() -> RequestLimits {
+    RequestLimits {
+        total: Credit { bytes: 8 << 20, requests: 64 },
         retry_timeout: Duration::from_secs(60),
         aborted_timeout: Duration::from_secs(5),
         pauses: BackOff::new(Duration::from_millis(10), Duration::from_secs(1)),
         max_attentions: 8,
         hedge: HedgePolicy::default(),
         is_shaped: false,
-    });
+    }
+}
+
+/// A machine with a disk of one path.
+fn machine(now: Instant) -> (Machine<&'static str>, DiskId) {
+    let mut machine = Machine::new();
+    let disk = machine.attach(limits());
     open(&mut machine, disk, now);
     (machine, disk)
 }
@@ -98,4 +102,43 @@ fn a_disk_leaves_with_the_last_of_its_attempts() {
     assert!(matches!(last[..], [Output::Completed { .. }, Output::LogOut(_)]), "{last:?}");
     assert_eq!(machine.submit(disk, read, now), None);
     assert!(machine.is_idle() && outputs(&mut machine).is_empty());
+}
+
+/// So `iscsi-initiator` keeps what is known of a unit for each disk by itself: the other disk has lost nothing.
+#[test]
+fn with_one_durability_for_all_a_disk_that_wrote_nothing_reports_the_loss_of_another() {
+    let now = start();
+    let (mut machine, writer) = machine(now);
+    machine.unit_mut().durability.on_cache();
+    let reader = machine.attach(limits());
+    open(&mut machine, reader, now);
+    let good = |machine: &mut Machine<_>, attempt| {
+        machine.completed(attempt, CommandEnd::Status(Status::GOOD, &[]), || "an end", now);
+    };
+    machine.submit(writer, Request::Write(0..4096, SPEC), now).unwrap();
+    let [write] = sent(&outputs(&mut machine))[..] else { panic!("it is sent") };
+    good(&mut machine, write);
+    outputs(&mut machine);
+    let flush = machine.submit(reader, Request::Flush, now).unwrap();
+    let reset = [0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x29, 0, 0, 0, 0, 0];
+    // The unit reports the reset once over each path.
+    let (mut has_reported, mut result) = (BTreeSet::new(), None);
+    while result.is_none() {
+        let all = outputs(&mut machine);
+        assert_ne!(all, [], "the flush does not end");
+        for output in all {
+            match output {
+                Output::Send { attempt, path, .. } if has_reported.insert(path) => {
+                    let check = CommandEnd::Status(Status::CHECK_CONDITION, &reset);
+                    machine.completed(attempt, check, || "a reset", now);
+                }
+                Output::Send { attempt, .. } => good(&mut machine, attempt),
+                Output::Completed { request, result: ended } if request == flush => {
+                    result = Some(ended);
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(result, Some(Ok(Done::LostWrites)));
 }

@@ -133,12 +133,11 @@ impl Buf for Outbox {
         let mut count = count.min(self.bytes);
         self.bytes -= count;
         while let Some(frame) = self.frames.front_mut() {
-            let taken = count.min(frame.remaining());
-            frame.advance(taken);
-            count -= taken;
-            if frame.remaining() > 0 {
-                return;
+            let left = frame.remaining();
+            if count < left {
+                return frame.advance(count);
             }
+            count -= left;
             self.frames.pop_front();
         }
     }

@@ -13,6 +13,9 @@ impl Ranges {
         if start >= end {
             return;
         }
+        if self.0.is_empty() {
+            return self.0.push((start, end));
+        }
         let first = self.0.partition_point(|range| range.1 < start);
         let last = self.0.partition_point(|range| range.0 <= end);
         let touched = self.0.get(first..last).unwrap_or_default();

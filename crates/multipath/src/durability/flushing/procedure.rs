@@ -16,6 +16,8 @@ use crate::{CommandNumber, PathId};
 const ASK_AFTER: Duration = Duration::from_secs(60);
 /// A witness that does not take the question now is asked again after this time.
 const WITNESS_PAUSE: Duration = Duration::from_secs(1);
+/// So many witnesses are chosen for one flush at most, one after the other.
+const MAX_WITNESSES: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(super) struct Procedure {
@@ -25,6 +27,8 @@ pub(super) struct Procedure {
     stage: Stage,
     /// Number of questions so far.
     questions: u32,
+    /// Number of witnesses that were chosen so far.
+    witnesses: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ enum Progress {
     Hearing(Hearing),
     ChoosingWitness {
         is_asked: bool,
+        /// The one before, which vouches for nothing.
+        before: Option<PathId>,
     },
     AskingWitness {
         witness: PathId,
@@ -104,6 +110,8 @@ enum Next {
     Failed(u32),
     /// No session vouches.
     NoWitness,
+    /// This witness vouches for nothing: its session is lost, or its answer says nothing.
+    AnotherWitness(PathId),
     HearWitness(PathId),
     /// The witness has not taken the question.
     AskWitnessAgain(PathId, Asking),
@@ -111,7 +119,7 @@ enum Next {
 
 impl Procedure {
     pub(super) const fn new(owner: FlushOwner, path: PathId, terms: Terms) -> Self {
-        Self { owner, path, terms, stage: Stage::Waiting, questions: 0 }
+        Self { owner, path, terms, stage: Stage::Waiting, questions: 0, witnesses: 0 }
     }
 
     pub(super) const fn owner(&self) -> FlushOwner {
@@ -165,11 +173,14 @@ impl Procedure {
                 let Hearing { path, number, is_limited, .. } = *hearing;
                 (place(path), unit.place(path, number), is_limited).hash(state);
             }
-            Progress::ChoosingWitness { is_asked } => is_asked.hash(state),
+            Progress::ChoosingWitness { is_asked, before } => {
+                (is_asked, before.map(&place), self.witnesses).hash(state);
+            }
             Progress::AskingWitness { witness, asking } => {
                 let has_paused = asking.refusals > 0;
-                (place(*witness), asked(&asking.question), has_paused, asking.ask_at.is_some())
-                    .hash(state);
+                let question = asked(&asking.question);
+                (place(*witness), question, has_paused, asking.ask_at.is_some()).hash(state);
+                self.witnesses.hash(state);
             }
         }
     }
@@ -212,7 +223,7 @@ impl Procedure {
             Progress::AskingWitness { witness, asking } => {
                 asking.give_out(number, now).then_some((*witness, Command::TestUnitReady))
             }
-            Progress::ChoosingWitness { is_asked } => {
+            Progress::ChoosingWitness { is_asked, .. } => {
                 let is_first = !std::mem::replace(is_asked, true);
                 return if is_first { Step::ChooseWitness } else { Step::Wait };
             }
@@ -255,11 +266,11 @@ impl Procedure {
 
     pub(super) fn on_witness(&mut self, witness: Option<PathId>, unit: &mut Unit) {
         let Stage::InProgress(flush, progress) = &mut self.stage else { return };
-        if !matches!(progress, Progress::ChoosingWitness { is_asked: true }) {
-            return;
-        }
-        match witness.filter(|path| unit.durability.covers(flush, *path)) {
+        let Progress::ChoosingWitness { is_asked: true, before } = *progress else { return };
+        let is_new = |path: &PathId| Some(*path) != before && self.witnesses < MAX_WITNESSES;
+        match witness.filter(is_new).filter(|path| unit.durability.covers(flush, *path)) {
             Some(witness) => {
+                self.witnesses += 1;
                 *progress = Progress::AskingWitness { witness, asking: Asking::default() };
             }
             None => self.go_on(Next::NoWitness, unit),
@@ -304,7 +315,10 @@ impl Procedure {
             }
             Next::AskCache { refused } => *progress = Progress::AskingCache { question, refused },
             Next::Flushed if unit.durability.needs_witness(flush) => {
-                *progress = Progress::ChoosingWitness { is_asked: false };
+                *progress = Progress::ChoosingWitness { is_asked: false, before: None };
+            }
+            Next::AnotherWitness(before) => {
+                *progress = Progress::ChoosingWitness { is_asked: false, before: Some(before) };
             }
             Next::Flushed | Next::NoWitness => self.end(None, unit),
             Next::Lost(question) => self.fail(question, Durability::fail_flush, unit),
@@ -368,8 +382,11 @@ fn asked_witness(witness: PathId, asking: Asking, end: End<'_>, limit: Duration)
         End::Status(status) => matches!(status, Status::BUSY | Status::TASK_SET_FULL),
         End::NoAnswer => false,
     };
+    if !passes {
+        return Next::AnotherWitness(witness);
+    }
     let refusals = asking.refusals.saturating_add(1);
-    if passes && WITNESS_PAUSE.saturating_mul(refusals) < limit {
+    if WITNESS_PAUSE.saturating_mul(refusals) < limit {
         Next::AskWitnessAgain(witness, Asking { refusals, ..Asking::default() })
     } else {
         Next::NoWitness

@@ -74,6 +74,24 @@ impl World {
         (world, later)
     }
 
+    /// The same with two paths that came before the write. The flush is answered.
+    fn with_two_witnesses() -> (Self, [PathId; 2]) {
+        let (mut flushes, mut unit) = (Flushes::default(), Unit::new());
+        let second = unit.add_path(SharedReasons::default());
+        let flush = flushes.start(ONE, FIRST, CACHED, &mut unit);
+        flushes.cancel(flush);
+        let accepted = unit.begin(second);
+        unit.durability.accept(second, accepted.epoch);
+        unit.forget(second, accepted.number);
+        let mut world = Self { flushes, unit, now: start(), flush };
+        world.write(FIRST);
+        let later = world.unit.add_path(SharedReasons::default());
+        world.flush = world.start(ONE, later);
+        let asked = world.asks(Command::SynchronizeCache);
+        world.answer(asked, GOOD);
+        (world, [FIRST, second])
+    }
+
     fn start(&mut self, owner: FlushOwner, path: PathId) -> FlushId {
         self.flushes.start(owner, path, CACHED, &mut self.unit)
     }
@@ -348,7 +366,7 @@ fn a_witness_vouches_once_it_has_received_all_reports() {
 }
 
 #[test]
-fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing() {
+fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another_one_is_chosen() {
     let deferred = [1, NOT_READY[1], NOT_READY[2], NOT_READY[3]];
     let answers = [Answer::Silence, Answer::Status(Status::TASK_ABORTED), Answer::Check(deferred)];
     for answer in answers {
@@ -360,6 +378,9 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing() {
         let ready = world.asks(Command::TestUnitReady);
         let losses = world.losses();
         world.answer(ready, answer);
+        assert_eq!(world.poll(), Step::ChooseWitness);
+        // There is no other one.
+        world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
         assert_eq!(world.poll(), DONE);
         assert!(world.losses() > losses, "{answer:?}");
     }
@@ -386,6 +407,39 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing() {
     assert!(matches!(world.poll(), Step::Hear(FIRST, _)));
     assert_eq!(world.wait(PATIENCE), DONE);
     assert_eq!(world.losses(), 1);
+}
+
+#[test]
+fn another_witness_vouches_in_the_place_of_a_lost_one() {
+    let (mut world, [first, second]) = World::with_two_witnesses();
+    assert_eq!(world.poll(), Step::ChooseWitness);
+    world.flushes.on_witness(world.flush, Some(first), &mut world.unit);
+    let ready = world.asks(Command::TestUnitReady);
+    world.answer(ready, Answer::Silence);
+    assert_eq!(world.poll(), Step::ChooseWitness);
+    world.flushes.on_witness(world.flush, Some(second), &mut world.unit);
+    assert!(world.flushes.needs_path(second) && !world.flushes.needs_path(first));
+    let ready = world.asks(Command::TestUnitReady);
+    assert_eq!(ready.0.path, second);
+    world.answer(ready, GOOD);
+    assert_eq!((world.poll(), world.losses()), (DONE, 0));
+}
+
+#[test]
+fn witnesses_are_not_chosen_for_ever() {
+    let (mut world, witnesses) = World::with_two_witnesses();
+    let mut chosen = 0;
+    while world.poll() == Step::ChooseWitness {
+        let witness = witnesses[chosen % 2];
+        world.flushes.on_witness(world.flush, Some(witness), &mut world.unit);
+        if world.flushes.needs_path(witness) {
+            let (ready, _) = world.asks(Command::TestUnitReady);
+            world.flushes.on_end(world.flush, ready.number, End::NoAnswer, &mut world.unit);
+            chosen += 1;
+        }
+    }
+    assert_eq!(chosen, 8);
+    assert!(world.losses() > 0);
 }
 
 /// It says nothing of resets, neither that there was one.
