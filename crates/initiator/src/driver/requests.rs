@@ -67,30 +67,27 @@ impl Requests {
     /// Hands a request to the session.
     pub(super) fn start(
         &mut self,
-        mut submission: Submission,
+        Submission { id, request, mut holds }: Submission,
         session: &mut Session,
         shared: &Shared,
         now: Instant,
     ) {
-        // Its parts are used where they are. They are long, and each move would copy them.
-        if submission.request.is_abandoned() {
+        if request.is_abandoned() {
             return;
         }
-        let operation = submission.request.operation();
-        if submission.holds.is_in_doubt() {
-            let (answer, cause) = (submission.request.into_answer(), TaskError::Withdrawn);
+        let operation = request.operation();
+        if holds.is_in_doubt() {
+            let (answer, cause) = (request.into_answer(), TaskError::Withdrawn);
             let request = answer.name_of(operation);
-            let error = SessionCause::Task { request, cause }.into();
-            return fail(answer, &mut submission.holds, error, now);
+            return fail(answer, &mut holds, SessionCause::Task { request, cause }.into(), now);
         }
-        submission.holds.listener.iter_mut().for_each(Listener::begin);
-        let (result, answer) = submission.request.start(session, now.into_std());
+        holds.listener.iter_mut().for_each(Listener::begin);
+        let (result, answer) = request.start(session, now.into_std());
         let why = match result {
             Ok(itt) => {
-                if submission.holds.extent.is_some() {
+                if holds.extent.is_some() {
                     shared.units.unsettled.begin();
                 }
-                let Submission { id, holds, .. } = submission;
                 self.pending.insert(itt, Pending { id, operation, answer, holds });
                 self.unsent += 1;
                 return;
@@ -98,7 +95,7 @@ impl Requests {
             Err(SubmitError::Closed) => Error::closed(),
             Err(why) => Cause::from(why).into(),
         };
-        fail(answer, &mut submission.holds, why, now);
+        fail(answer, &mut holds, why, now);
     }
 
     /// Passes the end of a request on to its caller.
