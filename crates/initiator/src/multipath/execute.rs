@@ -437,10 +437,7 @@ impl<'a> Execution<'a> {
                 copy.leave();
             }
         }
-        let failure = match result {
-            Ok(_) => return answer.ok_or_else(Error::closed),
-            Err(failure) => failure,
-        };
+        let Err(failure) = result else { return answer.ok_or_else(Error::closed) };
         let has_met_reservation = matches!(failure, Failure::Reservation(_));
         let error = self.report.error_of(failure);
         Err(match self.last {

@@ -69,27 +69,8 @@ impl Paths {
     ) -> Option<Order> {
         let mut next = None;
         while let Some(output) = state.requests.poll_output() {
-            let (request, order) = match output {
-                Output::Send { request, attempt, path, is_short, is_hedge } => {
-                    let (of, form) = ((attempt, path), (is_short, is_hedge));
-                    let Some(attempt) = self.begin(state, request, of, form) else { continue };
-                    (request, Order::Send(attempt))
-                }
-                Output::Completed { request, result, .. } => {
-                    // A second copy that has not been sent is not needed any more.
-                    state.drop_attempts(request);
-                    if let Ok(attempt) = &result
-                        && answer.as_ref().is_some_and(|answer| answer.attempt == *attempt)
-                    {
-                        state.inboxes.put_answer(request, answer);
-                    }
-                    (request, Order::Completed(result))
-                }
-                output => match self.carry_out((&mut *state, unit), output) {
-                    Some(order) => order,
-                    None => continue,
-                },
-            };
+            let of = (&mut *state, unit);
+            let Some((request, order)) = self.carry_out(of, output, answer) else { continue };
             if next.is_none() && own == Some(request) {
                 if let Order::Completed(_) = order {
                     // It is the only one.
@@ -109,16 +90,28 @@ impl Paths {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
 
-    /// Carries out what is about paths, and returns what is about a request. Apart from what each request needs.
-    #[inline(never)]
+    /// Carries out what is about paths, and returns what is about a request.
     fn carry_out(
         &self,
         (state, unit): (&mut State, &Unit),
         output: Output<Error>,
+        answer: &mut Option<Answer>,
     ) -> Option<(RequestId, Order)> {
         match output {
-            // These are given to the request by the caller.
-            Output::Send { .. } | Output::Completed { .. } => {}
+            Output::Send { request, attempt, path, is_short, is_hedge } => {
+                let attempt = self.begin(state, request, (attempt, path), (is_short, is_hedge));
+                return Some((request, Order::Send(attempt?)));
+            }
+            Output::Completed { request, result, .. } => {
+                // A second copy that has not been sent is not needed any more.
+                state.drop_attempts(request);
+                if let Ok(attempt) = &result
+                    && answer.as_ref().is_some_and(|answer| answer.attempt == *attempt)
+                {
+                    state.inboxes.put_answer(request, answer);
+                }
+                return Some((request, Order::Completed(result)));
+            }
             Output::Abort { request, attempt } => return Some((request, Order::Abort(attempt))),
             Output::Charge { request, is_hedge, .. } => {
                 return Some((request, Order::Charge { is_hedge }));

@@ -38,7 +38,6 @@ pub(crate) struct Attempted {
 
 /// The end of the command of an attempt.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most are good")]
 pub(crate) enum Ended {
     /// The known unit has executed the command.
     Good(Completion),

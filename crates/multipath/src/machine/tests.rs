@@ -136,7 +136,13 @@ fn with_one_durability_for_all_a_disk_that_wrote_nothing_reports_the_loss_of_ano
                 Output::Completed { request, result: ended } if request == flush => {
                     result = Some(ended);
                 }
-                _ => {}
+                Output::Completed { .. } | Output::Event(_) => {}
+                other @ (Output::Abort(_)
+                | Output::Withdraw(_)
+                | Output::LogOut(_)
+                | Output::Charge { .. }
+                | Output::Reserve { .. }
+                | Output::Unreserve(_)) => panic!("{other:?}"),
             }
         }
     }

@@ -77,6 +77,28 @@ fn commands_of_16_bytes_in_10() {
     }
 }
 
+#[test]
+fn the_blocks_of_a_command_are_those_that_it_was_made_for() {
+    const LBA: u64 = 0x0102_0304_0506_0708;
+    let unmap = WriteSameFlags { unmap: true, ..WriteSameFlags::default() };
+    let (long, short) = (LBA..LBA + 0x1122_3344, 0x0506_0708..0x0506_1a2b);
+    for (cdb, blocks) in [
+        (Cdb::read_16(LBA, 0x1122_3344), Some(long.clone())),
+        (Cdb::write_16(LBA, 0x1122_3344), Some(long.clone())),
+        (Cdb::write_same_16(LBA, 0x1122_3344, unmap), Some(long)),
+        (Cdb::read_10(0x0506_0708, 0x1323), Some(short.clone())),
+        (Cdb::write_10(0x0506_0708, 0x1323), Some(short.clone())),
+        (Cdb::write_same_10(0x0506_0708, 0x1323, unmap), Some(short)),
+        (Cdb::read_16(u64::MAX, 8), Some(u64::MAX..u64::MAX)),
+        (Cdb::synchronize_cache_16(LBA, 8), None),
+        (Cdb::unmap(24), None),
+        (Cdb::test_unit_ready(), None),
+        (Cdb::new(&[0x28; 17]).unwrap(), None),
+    ] {
+        assert_eq!(cdb.block_range(), blocks, "{cdb:?}");
+    }
+}
+
 /// SPC-4 §4.2.5.6: parameter data end where they end; blocks of the medium do not.
 #[test]
 fn parameter_data_are_told_from_blocks() {

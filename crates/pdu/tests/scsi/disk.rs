@@ -154,15 +154,17 @@ fn unmap_list() {
     let mut list = UnmapList::new();
     assert!(list.is_empty());
     assert_eq!(list.encode()[..], hex("0006 0000 00000000")[..]);
-    assert_eq!(list.parameter_list_length(), 8);
-    list.push(0x0102_0304_0506_0708, 0x0a0b_0c0d).unwrap();
+    assert_eq!((list.parameter_list_length(), UnmapList::only_extent(&list.encode())), (8, None));
+    let lba = 0x0102_0304_0506_0708;
+    list.push(lba, 0x0a0b_0c0d).unwrap();
+    assert_eq!(UnmapList::only_extent(&list.encode()), Some(lba..lba + 0x0a0b_0c0d));
     list.push(1, 2).unwrap();
     assert_eq!(list.len(), 2);
     let expected = "0026 0020 00000000 \
                     0102030405060708 0a0b0c0d 00000000 \
                     0000000000000001 00000002 00000000";
     assert_eq!(list.encode()[..], hex(expected)[..]);
-    assert_eq!(list.parameter_list_length(), 40);
+    assert_eq!((list.parameter_list_length(), UnmapList::only_extent(&list.encode())), (40, None));
 }
 
 #[test]
