@@ -177,7 +177,7 @@ impl Ranges {
     /// Takes each range that touches neither one that is taken nor an earlier one that waits.
     fn admit(&mut self) -> Admitted {
         let mut admitted = Vec::new();
-        // As a rule, which costs 100 instructions a write otherwise.
+        // As a rule (docs/design/hot-path.md).
         if self.waiting.is_empty() {
             return admitted;
         }

@@ -47,8 +47,7 @@ impl Requests {
     }
 
     /// Whether so many requests are unsent that the target is to have them before those that follow. Where it gets all
-    /// that are under way at once, one end rests while the other works: reads of 4 KiB among 32 come in 0.56 of the time
-    /// now that it gets a quarter of them.
+    /// that are under way at once, one end rests while the other works (docs/design/hot-path.md).
     pub(super) fn has_enough_unsent(&self) -> bool {
         self.unsent >= FEWEST_UNSENT && UNDER_WAY_PER_UNSENT * self.unsent >= self.pending.len()
     }

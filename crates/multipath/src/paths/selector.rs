@@ -145,7 +145,7 @@ impl PathSelector {
         self.paths.iter().any(|path| path.is_closing)
     }
 
-    /// The silence of the only path changes nothing, and to find it out costs 600 instructions a request.
+    /// The silence of the only path changes nothing, and costs something to find out (docs/design/hot-path.md).
     fn rank(&self, path: &PathState, now: Instant) -> Rank {
         let is_silent = self.paths.len() > 1 && path.is_silent(&self.hedge, now);
         (is_silent, path.access.priority())
@@ -226,7 +226,7 @@ impl PathSelector {
             .map(|path| path.id)
     }
 
-    /// One path leaves nothing to compare, which saves 300 instructions of a read of 4 KiB.
+    /// One path leaves nothing to compare (docs/design/hot-path.md).
     fn pick_only(&self, only: &PathState, len: u64, requirements: Requirements) -> Option<PathId> {
         let Requirements { avoid, is_alone } = requirements;
         let is_fit = avoid.is_none_or(|avoid| avoid != only.id && only.access.serves());

@@ -109,8 +109,8 @@ impl Socket for TcpStream {
     }
 }
 
-/// Reads what is there. One slice goes by recv(2), as one is sent by send(2): against recvmsg(2) and writev(2) the two save
-/// 0.3 us of a request. Where no data segment is to be filled, the first of two slices is empty.
+/// Reads what is there. One slice goes by recv(2), as one is sent by send(2), which cost less than recvmsg(2) and writev(2)
+/// (docs/design/hot-path.md). Where no data segment is to be filled, the first of two slices is empty.
 fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let slices = match slices {
         [first, rest @ ..] if first.is_empty() => rest,
