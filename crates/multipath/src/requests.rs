@@ -434,12 +434,6 @@ impl<E: Clone> Requests<E> {
     /// Gives paths to the requests that wait, in their order. A request that only must not take the path which has credit, or
     /// must be alone on one, does not hold up the others.
     fn dispatch(&mut self, now: Instant) {
-        if self.queue.is_empty() {
-            // As a rule.
-            self.selector.unreserve();
-            self.hold_up_end = None;
-            return;
-        }
         self.start_all(now);
         let waits = !self.queue.is_empty();
         self.hold_up_end = if waits { self.selector.hold_up_end(now) } else { None };

@@ -46,8 +46,9 @@ impl Requests {
         self.pending.len()
     }
 
-    /// Whether so many requests are unsent that the target is to have them before those that follow. Where it gets all
-    /// that are under way at once, one end rests while the other works (docs/design/hot-path.md).
+    /// Whether so many requests are unsent that they are sent before more are added. If all requests in flight were sent
+    /// together, this side would wait while the target works, and the target while this side does
+    /// (docs/design/hot-path.md).
     pub(super) fn has_enough_unsent(&self) -> bool {
         self.unsent >= FEWEST_UNSENT && UNDER_WAY_PER_UNSENT * self.unsent >= self.pending.len()
     }
@@ -110,7 +111,7 @@ impl Requests {
             return;
         };
         self.answers.given();
-        match holds.extent.take() {
+        match holds.extent {
             Some(extent) if outcome.is_unsettled() => shared.units.unsettled.put(extent),
             Some(_) => shared.units.unsettled.end(),
             None => {}

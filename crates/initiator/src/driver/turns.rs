@@ -84,8 +84,8 @@ impl Driver {
     }
 
     /// How many requests are unsent, if callers may be about to ask that have not yet: each asks again when it has its
-    /// answer. For one that has asked nobody else is waited for: a turn for others takes its request to another thread and
-    /// back (docs/design/hot-path.md).
+    /// answer. Once a caller has asked, no other one is waited for: to wait a turn may move the request to another thread
+    /// and back (docs/design/hot-path.md).
     pub(super) fn unsent_before_others(&self) -> Option<usize> {
         (self.requests.answers.may_ask() > self.inbox.told).then_some(self.requests.unsent)
     }
@@ -202,7 +202,7 @@ impl Driver {
 
     /// Before requests are sent, takes the answers that have come meanwhile: who waited for these asks again, and one
     /// system call sends all. The target has most of the requests meanwhile, and when no answer is there, the others are
-    /// sent at once. docs/design/hot-path.md has what that look saves with a target that sends each answer by itself.
+    /// sent at once. It pays with a target that sends each answer by itself (docs/design/hot-path.md).
     ///
     /// Says whether somebody is to be waited for, who has an answer and may ask again.
     pub(super) fn read_before_writing(&mut self) -> bool {

@@ -26,7 +26,7 @@ pub(super) struct Request<'a> {
     /// Its task is registered to be woken, and there was no order then: the next wait need not look, but for this time. `None`
     /// if the task has to look.
     listens: Option<Option<Instant>>,
-    /// That of the attempt that has succeeded, once it is known that one has.
+    /// The answer to the attempt that has succeeded; `None` until one has.
     pub(super) answer: Option<Answer>,
     has_completed: bool,
 }

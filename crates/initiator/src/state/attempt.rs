@@ -73,7 +73,6 @@ pub(crate) struct AttemptReport {
     pub(crate) requester: Weak<dyn Requester>,
     pub(crate) attempted: Attempted,
     pub(crate) lun: Lun,
-    pub(crate) operation_code: u8,
 }
 
 impl Wakers {

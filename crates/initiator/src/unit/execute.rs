@@ -276,9 +276,9 @@ impl LogicalUnit {
             self.state.membership.verdict()?;
         }
         attempted.can_shorten = transfer.can_shorten();
-        let (lun, operation_code) = (self.lun, transfer.operation_code());
+        let lun = self.lun;
         let listener = || {
-            let report = AttemptReport { requester, attempted, lun, operation_code };
+            let report = AttemptReport { requester, attempted, lun };
             Listener::new(Arc::clone(&self.state), terms).reporting(report)
         };
         let extent = transfer.extent();

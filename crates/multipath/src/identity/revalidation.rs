@@ -110,8 +110,8 @@ impl Revalidation {
     }
 
     /// All commands that this side has given up count as one reason: otherwise a command that takes long would never end where
-    /// many others are given up. A status in which the unit has ended a command, or one whose sense data nobody can read, counts
-    /// by itself: each may stand in the place of a report.
+    /// many others are given up. TASK ABORTED and unreadable sense data are reasons of their own, since each may have come in the
+    /// place of a report.
     pub(super) const fn may_be_two_since(&self, shared: SharedReasons, before: Before) -> bool {
         let given_up = self.given_up - before.given_up;
         let reasons = self.reasons(shared).0.saturating_sub(before.resolved);

@@ -129,6 +129,11 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Returns the operation code, byte 0 of the CDB.
+    pub const fn code(self) -> u8 {
+        self.code
+    }
+
     /// Returns the name in the standard, such as "READ (16)"; "unknown command" for an operation code, or a service action of
     /// one that is shared, outside the table.
     pub const fn name(self) -> &'static str {

@@ -256,7 +256,8 @@ fn commands_of_target_port_groups() {
 
 fn assert_command(cdb: &Cdb, bytes: &str, name: &str) {
     assert_eq!(cdb.as_bytes(), hex(bytes), "{name}");
-    assert_eq!(cdb.operation_name(), name);
+    assert_eq!((cdb.operation_name(), cdb.operation().name()), (name, name));
+    assert_eq!(cdb.operation().code(), cdb.as_bytes()[0]);
     assert_eq!(cdb.operation_code(), cdb.as_bytes()[0]);
 }
 

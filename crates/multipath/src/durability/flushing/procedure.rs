@@ -16,7 +16,7 @@ use crate::{CommandNumber, PathId};
 const ASK_AFTER: Duration = Duration::from_secs(60);
 /// A witness that does not take the question now is asked again after this time.
 const WITNESS_PAUSE: Duration = Duration::from_secs(1);
-/// So many witnesses are chosen for one flush at most, one after the other.
+/// Maximum number of witnesses that one flush asks, one after the other.
 const MAX_WITNESSES: u32 = 8;
 
 #[derive(Clone, Debug)]

@@ -31,7 +31,8 @@ pub enum Step {
     Ask(Question),
     /// Choose the path that is fittest to vouch for the flush, by
     /// [`witness_rank`](crate::Durability::witness_rank) and without the path of the flush, and return it with
-    /// [`Flushes::on_witness`](super::Flushes::on_witness).
+    /// [`Flushes::on_witness`](super::Flushes::on_witness). This comes again if that path vouches for nothing: its session is
+    /// lost, for example. The same path twice in a row counts as none.
     ChooseWitness,
     /// The flush has ended, and its number is forgotten. GOOD does not mean that nothing was lost:
     /// [`losses`](crate::Durability::losses) says that.

@@ -74,7 +74,7 @@ impl World {
         (world, later)
     }
 
-    /// The same with two paths that came before the write. The flush is answered.
+    /// A unit with two paths that were added before the write. The unit has answered the flush, which went over a third path.
     fn with_two_witnesses() -> (Self, [PathId; 2]) {
         let (mut flushes, mut unit) = (Flushes::default(), Unit::new());
         let second = unit.add_path(SharedReasons::default());
