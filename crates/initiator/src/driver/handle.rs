@@ -72,6 +72,12 @@ impl DriverHandle {
         self.0.with(|_| act()).unwrap()
     }
 
+    /// Ends the driver, before anybody knows that its session is over.
+    #[cfg(test)]
+    pub(crate) fn close(&self) {
+        self.0.close();
+    }
+
     /// Leaves a message. A driver that is gone does not hear of it.
     pub(crate) fn tell(&self, message: Message) {
         self.0.queue.send(message);

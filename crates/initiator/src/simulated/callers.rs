@@ -194,6 +194,18 @@ async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
     disk.logout().await.unwrap();
 }
 
+/// The path is removed a moment later.
+#[tokio::test(start_paused = true)]
+async fn a_request_to_a_driver_that_is_gone_goes_over_the_next_session() {
+    let (_network, disk) = disk().await;
+    disk.unit().session().driver().close();
+    let mut read = pin!(disk.read_at(0, LEN));
+    assert!(poll_once(read.as_mut()).is_pending());
+    let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+    assert_eq!(read.map(|read| read.unwrap().len()), Ok(LEN));
+    assert_eq!(disk.status().reconnects, 1);
+}
+
 /// The future of a request lies in the task of its caller, and is cold when its turn comes: the command is in a box, once,
 /// and not at each level that it is handed through.
 #[tokio::test(start_paused = true)]
