@@ -350,8 +350,8 @@ impl<E: Clone> Machine<E> {
             requests::Output::PathSetAside(path, why) => {
                 Output::Event(Event::PathSetAside(path, why))
             }
-            // What is closed is looked for at the end of each call.
-            requests::Output::PathDrained(_) => return,
+            // What is closed is looked for at the end of each call, and what has a time when that is asked for.
+            requests::Output::PathDrained(_) | requests::Output::TimerSet(_) => return,
         };
         self.outputs.push_back(output);
     }

@@ -150,6 +150,7 @@ impl<E: Clone> Requests<E> {
     pub fn add_path(&mut self, path: PathId, credit: Credit, now: Instant) {
         self.refusal = None;
         self.selector.add(path, credit);
+        self.arm_hedges(now);
         let choosing = |key: &Key| {
             self.requests.get(*key).is_some_and(|record| matches!(record.state, State::Choosing))
         };
@@ -477,7 +478,7 @@ impl<E: Clone> Requests<E> {
             record.state = State::InFlight;
         }
         self.send(request, permit, is_hedge);
-        // With a single path no request needs a timer.
+        // With a single path it needs no timer, and most disks have one.
         if !is_hedge && !requirements.is_alone && !self.selector.is_only(path) {
             self.arm_hedge(request, now);
         }

@@ -301,8 +301,8 @@ impl<'a> Execution<'a> {
                 (self.permit, self.reserving) = (None, None);
             }
             Order::Report(report) => self.report.apply(report),
-            // A flush is no transfer, and the end is seen to before.
-            Order::Prepare | Order::Completed(_) => {}
+            // A flush is no transfer, the end is seen to before, and who waits again looks at the timer.
+            Order::Prepare | Order::Completed(_) | Order::TimerSet => {}
         }
     }
 

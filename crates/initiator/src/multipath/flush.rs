@@ -56,7 +56,8 @@ pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
             | Order::Prove(_)
             | Order::Charge { .. }
             | Order::Reserve { .. }
-            | Order::Unreserve => {}
+            | Order::Unreserve
+            | Order::TimerSet => {}
         }
     }
 }

@@ -57,6 +57,8 @@ pub(super) enum Order {
     /// A flush finds out whether it needs a path without other requests.
     Prepare,
     Report(Report<Error>),
+    /// Its timer has another time, by which it waits again.
+    TimerSet,
     /// The command of an attempt that was sent has not succeeded. Its buffer comes back. What follows comes next.
     Ended(AttemptId, BytesMut),
     /// The unit has executed the command of an attempt, and has to be asked which unit it is before the attempt ends.

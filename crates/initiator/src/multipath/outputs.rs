@@ -122,6 +122,7 @@ impl Paths {
             Output::Unreserve(request) => return Some((request, Order::Unreserve)),
             Output::Prepare(request) => return Some((request, Order::Prepare)),
             Output::Report(request, report) => return Some((request, Order::Report(report))),
+            Output::TimerSet(request) => return Some((request, Order::TimerSet)),
             Output::Choose(request) => state.choose(request, unit),
             Output::Retried(path) => state.paths.count_retry(path),
             Output::PortRefused(path, access) => self.port_refused(state, path, access),

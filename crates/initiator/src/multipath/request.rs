@@ -139,7 +139,7 @@ impl<'a> Request<'a> {
                     Err(timer) => timer,
                 },
             };
-            // Whatever sets a timer gives an order as well, or is done by the caller itself.
+            // Whatever sets a timer gives an order as well ([`Order::TimerSet`] if no other), or is done by the caller itself.
             let Some(timer) = timer else { return self.order().await };
             tokio::select! {
                 biased;

@@ -4,12 +4,13 @@ use std::pin::{Pin, pin};
 
 use iscsi_shaper::{Class, RateLimit};
 use iscsi_testkit::fault::Fault;
-use iscsi_testkit::scsi::Access;
+use iscsi_testkit::scsi::{Access, Sense};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::error::{Cause, Error, SessionCause};
+use crate::multipath::confirmation::confirm;
 use crate::multipath::execute::execute;
 use crate::multipath::path::Path;
 use crate::multipath::paths::Paths;
@@ -24,6 +25,8 @@ use iscsi_pdu::scsi::{Cdb, Lun};
 
 const BLOCKS: u32 = 128;
 const LEN: usize = BLOCKS as usize * 512;
+/// What may be in flight on a path.
+const ROOM: Credit = Credit { bytes: 8 << 20, requests: 64 };
 /// More than any test needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Longer than all that is in flight takes.
@@ -71,10 +74,9 @@ impl Rig {
             paths.push(Path::new(unit, portal.into()));
         }
         let mut paths = paths.into_iter();
-        let room = Credit { bytes: 8 << 20, requests: 64 };
         let first = paths.next().unwrap();
-        let all = Paths::new(first, room, budget, policy, Arc::default());
-        paths.for_each(|path| _ = all.add(path, room));
+        let all = Paths::new(first, ROOM, budget, policy, Arc::default());
+        paths.for_each(|path| _ = all.add(path, ROOM));
         Self { network, paths: all }
     }
 
@@ -150,6 +152,17 @@ async fn a_request_to_a_busy_unit_counts_as_an_error_of_each_attempt() {
     assert_eq!((each[0].requests(), each[0].errors(), rig.in_flight()), (1, 12, (0, 0)));
     assert_eq!(rig.paths.retries(), 12);
     assert!(pauses > 100, "{pauses} times 10 ms");
+}
+
+/// A unit attention is no error of the path that reports it.
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_a_unit_attention_counts_as_no_error() {
+    // MODE PARAMETERS CHANGED (SPC).
+    let attention = Fault::sense(.., Sense::new(0x06, 0x2a, 0x01)).on_access(Access::Read);
+    let rig = Rig::new(1, [attention.times(3)]).await;
+    rig.read(0).await.unwrap();
+    let (each, _) = rig.counted();
+    assert_eq!((each[0].requests(), each[0].errors(), rig.paths.retries()), (1, 0, 3));
 }
 
 /// A retry counts, also where the path that did not take it is gone by then.
@@ -290,6 +303,45 @@ async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled
     rig.network.portals[0].release();
     assert!(timeout(LONG, gone).await.is_ok_and(|path| path.is_some()));
     assert!(rig.paths.is_settled());
+}
+
+/// Which unit it is, is asked again once there is a path, and to wait for one leaves nothing in flight there.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_path_takes_no_place_on_it() {
+    let rig = Rig::new(2, []).await;
+    let [(lost, _), (late, _)] = [0, 1].map(|at| rig.paths.open()[at].clone());
+    rig.paths.close(late);
+    let second = rig.paths.remove(late).await.unwrap();
+    // Without a supervisor no other path would come.
+    let _supervisor = rig.paths.supervise();
+    rig.network.portals[0].hold();
+    let paths = rig.paths.clone();
+    let confirming = tokio::spawn(async move { confirm(&paths).await });
+    sleep(ROUND_TRIP).await;
+    rig.network.portals[0].cut();
+    rig.paths.lose(lost, &Error::closed());
+    sleep(LONG).await;
+    assert!(!confirming.is_finished());
+    let second = rig.paths.add(second, ROOM);
+    confirming.await.unwrap().unwrap();
+    assert!(!rig.paths.has_requests(second));
+    assert_eq!(rig.in_flight(), (0, 0));
+}
+
+/// It goes over another path that joins while it is late, though its caller has waited without a timer.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_sent_while_there_was_one_path_is_hedged() {
+    let rig = Rig::new(2, []).await;
+    let late = rig.paths.open()[1].0;
+    rig.paths.close(late);
+    let second = rig.paths.remove(late).await.unwrap();
+    rig.network.portals[0].hold();
+    let reading = tokio::spawn(rig.read(0));
+    sleep(LONG).await;
+    assert!(!reading.is_finished());
+    _ = rig.paths.add(second, ROOM);
+    reading.await.unwrap().unwrap();
+    assert_eq!((rig.paths.hedged(), rig.paths.open().len()), (1, 2));
 }
 
 /// A class without a limit.

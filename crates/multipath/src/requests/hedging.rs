@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use super::Requests;
 use super::output::{Output, RequestId};
-use super::request::{Hedge, State, Waiting};
+use super::request::{Hedge, Request, State, Waiting};
 use crate::paths::Requirements;
+use crate::slab::Key;
 
 impl<E: Clone> Requests<E> {
     /// The memory for a second copy of a read is reserved, or is not free.
@@ -19,14 +20,32 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Checks the request when it is late, also while there is no other path: one may be back by then.
+    /// Checks the request when it is late. With a single path it needs no timer, until [another one](Self::arm_hedges) joins.
     pub(super) fn arm_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, _)) = self.only_attempt(request) else { return };
-        let late = self.selector.late_after(path);
+        let is_only = self.selector.is_only(path);
+        let timer = if is_only { None } else { now.checked_add(self.selector.late_after(path)) };
         if let Some(record) = self.requests.get_mut(request.0) {
-            record.hedge = Hedge::Checked;
+            record.hedge = if is_only { Hedge::None } else { Hedge::Checked };
         }
-        self.set_timer(request, now.checked_add(late));
+        self.set_timer(request, timer);
+    }
+
+    /// A path has joined: the requests that were in flight on the only one may be late as well.
+    pub(super) fn arm_hedges(&mut self, now: Instant) {
+        let can_be_hedged = |record: &Request<E>| {
+            let is_in_flight =
+                matches!(record.state, State::InFlight) && record.attempts.len() == 1;
+            is_in_flight && record.hedge == Hedge::None && record.is_hedged()
+        };
+        let is_unarmed = |key: &Key| self.requests.get(*key).is_some_and(can_be_hedged);
+        let unarmed: Vec<_> = self.requests.keys().filter(is_unarmed).map(RequestId).collect();
+        for request in unarmed {
+            self.arm_hedge(request, now);
+            if self.timer(request).is_some() {
+                self.outputs.push_back(Output::TimerSet(request));
+            }
+        }
     }
 
     /// The request is late. It is hedged if a path is idle, and waits for another path if it is stuck.
@@ -35,6 +54,11 @@ impl<E: Clone> Requests<E> {
         let is_stuck = now.saturating_duration_since(begun) >= self.selector.stuck_after(path);
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if record.hedge != Hedge::Checked {
+            return;
+        }
+        if self.selector.is_only(path) {
+            // There is nowhere to send it, so nothing is reserved.
+            record.hedge = Hedge::None;
             return;
         }
         if record.spec.writes {

@@ -90,6 +90,8 @@ pub enum Output<E> {
         /// The attempt that has succeeded, or why the request has failed.
         result: Result<AttemptId, Failure<E>>,
     },
+    /// The [timer](super::Requests::timer) of a request was set, or set to another time, by no call about this request.
+    TimerSet(RequestId),
     /// A command was retried that a path has not taken.
     Retried(PathId),
     /// A port has refused a request because of this state: ask the unit for the states of all its ports.

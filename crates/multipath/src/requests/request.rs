@@ -170,6 +170,11 @@ impl<E> Request<E> {
         self.history.as_deref().is_some_and(History::is_suspect)
     }
 
+    /// Whether a second copy is sent when it is late.
+    pub(super) fn is_hedged(&self) -> bool {
+        self.spec.route == Route::Credit && !self.requirements().is_alone
+    }
+
     pub(super) fn refusals_left(&self) -> bool {
         self.history.as_deref().is_none_or(History::refusals_left)
     }

@@ -89,3 +89,57 @@ fn a_disk_that_refuses_gives_back_what_a_second_copy_has_paid_for() {
     assert_eq!(it.world.failure(it.stuck), Failure::Refused("gone"));
     assert_eq!(it.given_back(), 1, "it is given back twice");
 }
+
+/// Reads of which one is late on its path, with nothing to go over but that.
+fn late_on_the_only_path() -> (World, RequestId) {
+    let mut world = World::new(limits(), &[A]);
+    let late = world.submit(READ);
+    world.pass(MINUTE);
+    assert_eq!((world.only(late).1, world.requests.poll_timeout()), (A, None));
+    (world, late)
+}
+
+#[test]
+fn what_is_late_on_the_only_path_is_hedged_when_another_one_joins() {
+    let (mut world, late) = late_on_the_only_path();
+    world.requests.add_path(B, CREDIT, world.now);
+    world.drain();
+    assert_eq!(world.others, [Output::TimerSet(late)]);
+    world.await_timer();
+    let [.., Output::Reserve { request, .. }] = world.others[..] else { panic!("no copy") };
+    world.requests.reserved(request, true, world.now);
+    world.drain();
+    assert_eq!(world.attempts(late)[1].1, B);
+}
+
+/// Neither is a timer set for it.
+#[test]
+fn with_one_path_left_no_memory_is_reserved_for_a_second_copy() {
+    let (mut world, late) = late_on_the_only_path();
+    world.requests.add_path(B, CREDIT, world.now);
+    world.requests.remove_lost_path(B, world.now);
+    world.drain();
+    world.pass(MINUTE);
+    assert_eq!(world.others, [Output::TimerSet(late)]);
+    assert_eq!(world.requests.poll_timeout(), None);
+    // It is hedged all the same where a path joins again.
+    world.requests.add_path(B, CREDIT, world.now);
+    world.drain();
+    assert_eq!(world.others.len(), 2);
+    assert_eq!(world.requests.timer(late), world.requests.poll_timeout());
+}
+
+/// A flush is not hedged, nor is what has to be alone on its path.
+#[test]
+fn a_path_that_joins_sets_no_timer_for_what_is_not_hedged() {
+    let mut world = World::new(limits(), &[A]);
+    let flush = world.submit(RequestSpec::FLUSH);
+    world.requests.prepared(flush, false, world.now);
+    world.requests.choose(flush, A, world.now);
+    world.drain();
+    world.only(flush);
+    world.others.clear();
+    world.requests.add_path(B, CREDIT, world.now);
+    world.drain();
+    assert_eq!((world.requests.timer(flush), &world.others[..]), (None, &[][..]));
+}

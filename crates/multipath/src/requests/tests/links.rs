@@ -276,7 +276,8 @@ impl Links {
                 | Output::PortRefused(..)
                 | Output::PortNeeded
                 | Output::PathSetAside(..)
-                | Output::Report(..) => {}
+                | Output::Report(..)
+                | Output::TimerSet(_) => {}
             }
         }
         let due = self.requests.poll_timeout();
