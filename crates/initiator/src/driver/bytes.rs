@@ -32,14 +32,21 @@ impl Driver {
         self.links.write(&mut self.session, &mut self.event_loop, self.now)
     }
 
-    /// Reads what has come over each connection, and acts on it.
-    pub(super) fn read(&mut self) {
-        let next = |transport: &mut Transport| transport.take_readable().then_some(transport.cid);
-        while let Some(cid) = self.links.transports.iter_mut().find_map(next) {
-            if let Err(why) = self.read_from(cid, |socket, slices| socket.read(slices)) {
-                self.lose(cid, why);
+    /// Reads what has come over each connection, and acts on it. Says whether a rest may be left, which the next turn reads.
+    pub(super) fn read(&mut self) -> bool {
+        let (mut at, mut is_rest_left) = (0, false);
+        while let Some(transport) = self.links.transports.get_mut(at) {
+            at += 1;
+            if !transport.take_readable() {
+                continue;
+            }
+            let cid = transport.cid;
+            match self.read_from(cid, |socket, slices| socket.read(slices)) {
+                Ok(is_left) => is_rest_left |= is_left,
+                Err(why) => self.lose(cid, why),
             }
         }
+        is_rest_left
     }
 
     /// Reads what has come over any connection, whether or not that was told.
@@ -108,11 +115,15 @@ impl Driver {
         }
     }
 
-    /// Reads what has come over a connection, and acts on it; says whether there may be more.
+    /// Reads what has come over a connection, and acts on it; says whether a rest may be left.
     fn read_from(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
         self.session.lend_read_ahead(cid, READ_AHEAD.take().unwrap_or_default());
         let result = self.read_some(cid, read);
         READ_AHEAD.set(self.session.reclaim_read_ahead(cid));
+        if let Ok(true) = result {
+            // The socket need not tell of it again.
+            self.links.find(cid).into_iter().for_each(Transport::keep_readable);
+        }
         result
     }
 
@@ -137,6 +148,10 @@ impl Driver {
             self.dispatch();
             if count < room {
                 return Ok(false);
+            }
+            // Their next requests are more urgent than more answers: the target may have nothing left to do.
+            if self.requests.have_enough_answers() {
+                break;
             }
         }
         Ok(true)

@@ -37,7 +37,9 @@ impl EventLoop {
         if is_asked {
             self.let_others_ask().await?;
         }
-        self.driver.with(|driver| driver.handle(event, due, &self.driver.queue))?;
+        if self.driver.with(|driver| driver.handle(event, due, &self.driver.queue))? {
+            let_others_run().await;
+        }
         while is_asked && self.driver.with(Driver::read_before_writing)? {
             self.let_others_ask().await?;
         }

@@ -18,7 +18,7 @@ use crate::state::unit_state::Listener;
 /// The target is to have what is unsent once that is one in so many of the requests under way.
 const UNDER_WAY_PER_UNSENT: usize = 4;
 
-/// Fewer than so many are not worth a system call of their own.
+/// Fewer requests than so many are not worth a system call of their own.
 const FEWEST_UNSENT: usize = 4;
 
 /// The requests in flight, and the callers who may ask for more.
@@ -51,6 +51,11 @@ impl Requests {
     /// (docs/design/hot-path.md).
     pub(super) fn has_enough_unsent(&self) -> bool {
         self.unsent >= FEWEST_UNSENT && UNDER_WAY_PER_UNSENT * self.unsent >= self.pending.len()
+    }
+
+    /// Whether so many callers have an answer, and may ask again, that what they ask for would be sent.
+    pub(super) const fn have_enough_answers(&self) -> bool {
+        self.answers.may_ask() >= FEWEST_UNSENT
     }
 
     /// Gives a request up, whose caller does not wait any more.

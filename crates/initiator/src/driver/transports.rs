@@ -130,6 +130,11 @@ impl Transport {
         std::mem::take(&mut self.readable)
     }
 
+    /// Not all was read that there was: there is something to read without a word of the socket.
+    pub(super) const fn keep_readable(&mut self) {
+        self.readable = true;
+    }
+
     /// So many bytes of a data segment are still to come, and the answers that are waited for together have so many: if
     /// they are many, the socket need not tell of every part. What a segment waits for is certain to come, and nothing
     /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
@@ -170,7 +175,7 @@ impl Transport {
                 self.span.in_scope(|| opening.as_mut().poll(context)).map(opened)
             }
             State::Up(socket, ..) => {
-                self.readable = socket.poll_readable(context).is_ready();
+                self.readable = self.readable || socket.poll_readable(context).is_ready();
                 let unblocked = self.blocked && socket.poll_writable(context).is_ready();
                 self.blocked &= !unblocked;
                 if self.readable || unblocked {

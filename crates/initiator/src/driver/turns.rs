@@ -99,14 +99,16 @@ impl Driver {
         }
     }
 
-    /// Acts on an event, and then on what is due by now: what the event has brought is not late.
-    pub(super) fn handle(&mut self, event: Event, due: Due, queue: &Queue) {
+    /// Acts on an event, and then on what is due by now: what the event has brought is not late. Says whether a rest may be
+    /// left to read, before which those ask again who have been answered.
+    pub(super) fn handle(&mut self, event: Event, due: Due, queue: &Queue) -> bool {
         self.now = Instant::now();
+        let mut is_rest_left = false;
         match event {
             Event::Connection(Readiness::Opened(cid, result)) => self.opened(cid, *result),
             Event::Connection(Readiness::Ready) => {
                 self.requests.answers.nobody_asks();
-                self.read();
+                is_rest_left = self.read();
             }
             Event::Messages(0) => {
                 self.inbox.orphaned = true;
@@ -118,6 +120,7 @@ impl Driver {
         if due.first().is_some_and(|first| first <= self.now) {
             self.handle_due(due);
         }
+        is_rest_left
     }
 
     /// Where a sign of life is overdue, the kernel knows whether the target's host is there.

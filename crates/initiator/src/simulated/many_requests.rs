@@ -26,12 +26,12 @@ impl Rig {
         Self { network, disk }
     }
 
-    /// A disk close by, whose answers come one after the other, 15 in a millisecond; its second half is slow.
+    /// A disk close by, whose answers come one after the other, 30 in a millisecond; its second half is slow.
     async fn near() -> Self {
         let config = TargetConfig::new(TARGET, RamDisk::new(512, 8192))
             .with_fault(Fault::delay(4096.., SLOW));
         let mut properties = Properties::default();
-        (properties.latency, properties.rate) = (Duration::ZERO, Some(64_000_000));
+        (properties.latency, properties.rate) = (Duration::ZERO, Some(128_000_000));
         let (network, disk) = disk_of(config, properties).await;
         Self { network, disk }
     }
@@ -73,6 +73,27 @@ async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     let writes = rig.writes() - before;
     assert!(writes <= 5 * ROUNDS, "{writes} writes in {ROUNDS} rounds of {DEPTH}");
     assert_eq!(begun.elapsed(), ROUND_TRIP * ROUNDS, "none of them waits for an answer to another");
+}
+
+/// Else the target has nothing to do while they are all taken.
+#[tokio::test(start_paused = true)]
+async fn who_has_an_answer_asks_again_before_all_answers_are_read() {
+    let rig = Arc::new(Rig::start().await);
+    rig.network.portals[0].change(|wire| wire.max_read = None);
+    let unread = |rig: &Rig| rig.wire(|wire| wire.inbox.len());
+    let read = |reader: usize| {
+        let rig = Arc::clone(&rig);
+        tokio::spawn(async move {
+            rig.disk.read_at((reader * LEN) as u64, LEN).await.unwrap();
+            unread(&rig)
+        })
+    };
+    let mut left = Vec::new();
+    for reader in (0..DEPTH).map(read).collect::<Vec<_>>() {
+        left.push(reader.await.unwrap());
+    }
+    assert!(left[0] >= DEPTH / 4 * (HEADER + LEN), "{left:?}");
+    assert_eq!(left.last(), Some(&0));
 }
 
 #[tokio::test(start_paused = true)]
