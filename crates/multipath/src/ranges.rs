@@ -11,6 +11,7 @@
 //! out later. It stays taken until each such session is settled; no time proves it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
@@ -86,12 +87,9 @@ impl Ranges {
     /// A holder gives a range back, or leaves the line. The range stays taken while another one holds it, and while it is in
     /// doubt.
     pub fn release(&mut self, id: RangeId) -> Admitted {
-        if self.waiting.remove(&id.number).is_none() {
-            let Some(taken) = self.taken_mut(id) else { return Vec::new() };
-            taken.holders = taken.holders.saturating_sub(1);
-            self.remove_if_free(id);
-        }
-        self.admit()
+        let is_known = self.waiting.remove(&id.number).is_some()
+            || self.give_back(id, |taken| taken.holders = taken.holders.saturating_sub(1));
+        if is_known { self.admit() } else { Vec::new() }
     }
 
     /// A session was lost that was writing in the range.
@@ -103,10 +101,9 @@ impl Ranges {
 
     /// The target has finished with what one such session was writing there.
     pub fn settle(&mut self, id: RangeId) -> Admitted {
-        let Some(taken) = self.taken_mut(id) else { return Vec::new() };
-        taken.in_doubt = taken.in_doubt.saturating_sub(1);
-        self.remove_if_free(id);
-        self.admit()
+        let is_known =
+            self.give_back(id, |taken| taken.in_doubt = taken.in_doubt.saturating_sub(1));
+        if is_known { self.admit() } else { Vec::new() }
     }
 
     /// Returns whether no range is taken, and none waits.
@@ -168,10 +165,19 @@ impl Ranges {
         self.taken.get_mut(&id.start).filter(|taken| taken.number == id.number)
     }
 
-    fn remove_if_free(&mut self, id: RangeId) {
-        if self.taken_mut(id).is_some_and(|taken| taken.holders == 0 && taken.in_doubt == 0) {
-            self.taken.remove(&id.start);
+    /// Changes a range that is taken, which is free then if nobody holds it and it is not in doubt. Returns whether there is
+    /// such a range.
+    fn give_back(&mut self, id: RangeId, change: impl FnOnce(&mut Taken)) -> bool {
+        let Entry::Occupied(mut entry) = self.taken.entry(id.start) else { return false };
+        if entry.get().number != id.number {
+            return false;
         }
+        let taken = entry.get_mut();
+        change(taken);
+        if taken.holders == 0 && taken.in_doubt == 0 {
+            entry.remove();
+        }
+        true
     }
 
     /// Takes each range that touches neither one that is taken nor an earlier one that waits.
