@@ -8,6 +8,8 @@ use tokio::time::Instant;
 thread_local! {
     /// Lead of the world over the processes, whose clock is the runtime's.
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// How long the processes were stopped, in all episodes of the thread.
+    static STOPPED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// The time in the world.
@@ -18,4 +20,14 @@ pub(crate) fn now() -> Instant {
 /// Sets the lead of the world over the processes.
 pub(crate) fn set_ahead(ahead: Duration) {
     AHEAD.set(ahead);
+}
+
+/// The processes were stopped for so long.
+pub(crate) fn add_stop(lasts: Duration) {
+    STOPPED.set(STOPPED.get() + lasts);
+}
+
+/// How long they were stopped so far. Only differences have a meaning.
+pub(crate) fn stopped() -> Duration {
+    STOPPED.get()
 }

@@ -1,6 +1,7 @@
 //! A host with an initiator: its process, the disks that this has open, and the workers of each.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use iscsi_volume::{Chunk, Member, Volume};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::clock;
 use crate::network::{SimulatedNetwork, portals_of};
 use crate::opened::Opened;
 use crate::rng::Rng;
@@ -365,8 +367,8 @@ impl Host {
         let mut is_well = process.dropped.is_empty();
         while let Some(open) = process.disks.pop() {
             self.shared.lock().close_disk(open.number);
-            let logout = timeout(limit, open.disk.logout()).await;
-            let logout = logout.map_err(|_| format!("a logout does not end within {limit:?}"))?;
+            let logout = within(limit, open.disk.logout()).await;
+            let logout = logout.ok_or_else(|| format!("a logout does not end within {limit:?}"))?;
             if let Err(error) = logout {
                 self.shared.lock().trace.note(&format!("logout: {error}"), &[]);
                 process.dropped.push(open.number);
@@ -375,6 +377,19 @@ impl Host {
         }
         Ok(is_well)
     }
+}
+
+/// Waits for so long, and for as long again as all processes were stopped meanwhile.
+async fn within<T>(mut limit: Duration, awaited: impl Future<Output = T>) -> Option<T> {
+    let (mut awaited, mut before) = (pin!(awaited), clock::stopped());
+    while !limit.is_zero() {
+        if let Ok(done) = timeout(limit, awaited.as_mut()).await {
+            return Some(done);
+        }
+        let stopped = clock::stopped();
+        limit = stopped - std::mem::replace(&mut before, stopped);
+    }
+    None
 }
 
 /// One disk, or the volume of several.

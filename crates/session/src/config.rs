@@ -339,7 +339,7 @@ impl TargetCredentials {
     }
 }
 
-/// Time limits; `None` waits for ever.
+/// Time limits; `None` waits for ever. One of a login or a request that ends while the process is stopped begins again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
     pub(crate) login: Duration,

@@ -4,7 +4,8 @@
 //! connection here, and its client hears too little by that:
 //!
 //! - Flushes are under way at once, and each vouches for what was answered before it was sent. So all of them are told.
-//! - A write with FUA flushes as well, and its failure says nothing of other writes. So the next flush tells it once more.
+//! - A write with FUA flushes as well, and its failure says nothing of other writes. So the next flush tells it once more. And it
+//!   fails if another request was told of a loss since it began: the device may have had its data by then, and lost them.
 //! - An answer may be lost with its connection. A client that comes back asks for the same flush again, and would hear that all is
 //!   well. So one flush of each connection that is made tells it once more, until a client that was told has said goodbye.
 
@@ -83,14 +84,21 @@ impl Told {
         flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
     }
 
-    /// Flushes for the answer to a write.
-    pub(crate) async fn flush_for_write(&self, device: &dyn Device) -> DeviceResult<()> {
+    /// How often the connection was told of a loss, by a flush or by a write.
+    pub(crate) fn count(&self) -> u64 {
+        self.told.load(Ordering::SeqCst) + self.owed.load(Ordering::SeqCst)
+    }
+
+    /// Flushes for the answer to a write. When that began, the connection had been told of a loss so [many](Self::count) times.
+    pub(crate) async fn flush_for_write(&self, device: &dyn Device, told: u64) -> DeviceResult<()> {
         let flushed = device.flush().await;
         if flushed.as_ref().is_err_and(is_loss) {
             self.owed.fetch_add(1, Ordering::SeqCst);
             self.note_told();
         }
-        flushed
+        // What another request was told meanwhile may have been lost of this write, and no flush tells it again.
+        let is_told = self.count() > told;
+        flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
     }
 
     fn note_told(&self) {
@@ -184,10 +192,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_fails_for_a_loss_leaves_it_to_the_next_flush() {
         let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
-        told.flush_for_write(&device).await.unwrap_err();
+        told.flush_for_write(&device, told.count()).await.unwrap_err();
         assert_eq!(two_fail(&told, &device).await, [true, false]);
-        told.flush_for_write(&device).await.unwrap();
+        told.flush_for_write(&device, told.count()).await.unwrap();
         assert_eq!(two_fail(&told, &device).await, [false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_fails_for_what_another_request_was_told_since_it_began() {
+        for is_write in [false, true] {
+            let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
+            let begun = told.count();
+            // The device has its data, and another request flushes first.
+            if is_write {
+                told.flush_for_write(&device, told.count()).await.unwrap_err();
+            } else {
+                told.flush(&device).await.unwrap_err();
+            }
+            told.flush_for_write(&device, begun).await.unwrap_err();
+            told.flush_for_write(&device, told.count()).await.unwrap();
+            // It tells nothing that the next flush would have to tell once more.
+            assert_eq!(two_fail(&told, &device).await, [is_write, false]);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -195,7 +221,7 @@ mod tests {
         for is_flushed in [false, true] {
             let losses = Losses::default();
             let (told, device) = (losses.connection(), Handle::that_tells(1));
-            told.flush_for_write(&device).await.unwrap_err();
+            told.flush_for_write(&device, told.count()).await.unwrap_err();
             if is_flushed {
                 told.flush(&device).await.unwrap_err();
             }
@@ -209,7 +235,7 @@ mod tests {
         for is_write in [false, true] {
             let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
             if is_write {
-                told.flush_for_write(&device).await.unwrap_err();
+                told.flush_for_write(&device, told.count()).await.unwrap_err();
             }
             let flushes = tokio::join!(told.flush(&device), told.flush(&device), async {
                 // The last one begins before the first ends.
@@ -258,7 +284,7 @@ mod tests {
         let losses = Losses::default();
         let told = losses.connection();
         told.flush(&device).await.unwrap_err();
-        told.flush_for_write(&device).await.unwrap_err();
+        told.flush_for_write(&device, told.count()).await.unwrap_err();
         told.flush(&device).await.unwrap();
         told.end(false);
         assert!(!losses.is_unheard());

@@ -56,6 +56,7 @@ impl Requests {
 
     async fn carry_out(&self, request: &Request, data: Bytes) -> DeviceResult<Answer> {
         let (device, offset, len) = (&self.device, request.offset, u64::from(request.length));
+        let told = self.told.count();
         let is_durable = match request.command {
             Command::Read { .. } => {
                 let len = usize::try_from(len).map_err(io::Error::other)?;
@@ -87,7 +88,7 @@ impl Requests {
             }
         };
         if is_durable {
-            self.told.flush_for_write(&**device).await.map_err(as_loss)?;
+            self.told.flush_for_write(&**device, told).await.map_err(as_loss)?;
         }
         Ok((Bytes::from(self.replies.done(request.cookie)), Bytes::new()))
     }

@@ -10,6 +10,7 @@ use crate::world::Shared;
 /// Stops all processes for a time, as SIGSTOP does. Data still arrives in their sockets; afterwards all overdue timers fire at once.
 pub(super) async fn stop(shared: &Shared, lasts: Duration) {
     go_on_alone(shared, lasts);
+    clock::add_stop(lasts);
     advance(lasts).await;
 }
 

@@ -37,9 +37,16 @@ impl Session {
     }
 
     /// Time has passed. Calling too early or too often does no harm.
+    ///
+    /// More than a second after a deadline the process counts as stopped (SIGSTOP, a machine that sleeps): the time limits of
+    /// logins and requests begin again then, since the target has had nothing to go on with.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for itt in self.tasks.take_timed_out(now) {
-            self.task_timed_out(itt, now);
+        for (deadline, itt) in self.tasks.take_timed_out(now) {
+            if now.saturating_duration_since(deadline) > PUNCTUAL {
+                self.begin_again(itt, now);
+            } else {
+                self.task_timed_out(itt, now);
+            }
         }
         for cid in self.connections.cids(|_| true) {
             self.check_login(cid, now);
@@ -70,6 +77,21 @@ impl Session {
         let silence = now.saturating_duration_since(connection.liveness.last_received());
         connection.liveness.host_is_there(now);
         self.outputs.notice(Notice::Busy { cid, operation, silence });
+    }
+
+    /// The time limit of a task begins again, as long as its kind has by the configuration.
+    fn begin_again(&mut self, itt: Itt, now: Instant) {
+        let Some(task) = self.tasks.get(itt) else { return };
+        let timeouts = &self.config.timeouts;
+        let limit = match &task.kind {
+            TaskKind::Scsi(scsi) => timeouts.of(&scsi.cdb),
+            TaskKind::Text(_) => timeouts.command,
+            TaskKind::Ping(_) => Some(timeouts.nop_response),
+            TaskKind::Management(_) => None,
+            TaskKind::Logout(_) => Some(timeouts.logout),
+        };
+        let limit = limit.unwrap_or(timeouts.task_management);
+        self.tasks.set_deadline(itt, Some(now + limit));
     }
 
     /// A task has no time limit any more: it ends, it gets another one, or what is done about it has one.

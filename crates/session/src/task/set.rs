@@ -240,9 +240,9 @@ impl TaskSet {
         self.earliest
     }
 
-    /// The tasks whose time is up by now, in the order in which it was: they have no time limit any more. What is told of as
-    /// the [earliest](Self::earliest_deadline) is that of the others from now on.
-    pub(crate) fn take_timed_out(&mut self, now: Instant) -> Vec<Itt> {
+    /// The tasks whose time is up by now, in the order in which it was, and when: they have no time limit any more. What is
+    /// told of as the [earliest](Self::earliest_deadline) is that of the others from now on.
+    pub(crate) fn take_timed_out(&mut self, now: Instant) -> Vec<(Instant, Itt)> {
         if self.earliest.is_none_or(|(earliest, _)| now < earliest) {
             return Vec::new();
         }
@@ -258,7 +258,7 @@ impl TaskSet {
         self.earliest = earliest;
         timed_out.sort_unstable();
         timed_out.iter().for_each(|(_, itt)| self.set_deadline(*itt, None));
-        timed_out.into_iter().map(|(_, itt)| itt).collect()
+        timed_out
     }
 
     /// The write half of a SCSI command.
@@ -472,10 +472,10 @@ mod tests {
             let (due, later): (BTreeSet<_>, BTreeSet<_>) =
                 limits(&set).into_iter().partition(|(due, _)| *due <= now);
             let timed_out = set.take_timed_out(now);
-            assert!(timed_out.iter().eq(due.iter().map(|(_, itt)| itt)), "the first one first");
+            assert!(timed_out.iter().eq(&due), "the first one first");
             assert_eq!(limits(&set), later, "whose time is up has no limit any more");
             found += timed_out.len();
-            timed_out.into_iter().for_each(|itt| drop(set.remove(itt)));
+            timed_out.into_iter().for_each(|(_, itt)| drop(set.remove(itt)));
             let told = set.earliest_deadline();
             assert!(later.is_empty() || told.is_some());
             assert!(told.is_none_or(|(told, _)| told > now));
@@ -495,7 +495,7 @@ mod tests {
         assert_eq!(set.earliest_deadline(), Some((soon, Timer::Logout)), "of one that has ended");
         assert_eq!(set.take_timed_out(soon), []);
         assert_eq!(set.earliest_deadline(), Some((late, Timer::Logout)));
-        assert_eq!(set.take_timed_out(late), [other]);
+        assert_eq!(set.take_timed_out(late), [(late, other)]);
         assert_eq!(set.earliest_deadline(), None);
         set.set_deadline(other, Some(late));
         assert_eq!(set.earliest_deadline(), Some((late, Timer::Logout)));

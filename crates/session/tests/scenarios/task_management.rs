@@ -191,6 +191,30 @@ fn tmf_06_late_response_after_a_timeout() {
     expect!(trace, NopOut { exp_stat_sn: last.stat_sn() + 1 });
 }
 
+/// TMF-06: a process that was stopped has not waited for the target: the time limits of a command and of its abort begin anew,
+/// and hold.
+#[test]
+fn tmf_06_time_in_which_the_process_was_stopped_does_not_count() {
+    let limit = Duration::from_secs(60);
+    let mut trace = Trace::without_pings();
+    let stop = |trace: &mut Trace| {
+        trace.now += Duration::from_secs(3600);
+        trace.session.handle_timeout(trace.now);
+        trace.silence();
+    };
+    let itt = trace.submit(read(0, 1));
+    expect!(trace, ScsiCommand);
+    stop(&mut trace);
+    trace.advance(limit - Duration::from_millis(1));
+    trace.silence();
+    trace.advance(Duration::from_millis(1));
+    expect!(trace, TaskManagementRequest { referenced_tag: itt.get() });
+    stop(&mut trace);
+    assert_eq!(trace.ended, None);
+    trace.advance(Duration::from_secs(10));
+    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::TaskManagement));
+}
+
 /// TMF-07, QRK-31: the status came first, so it stands, whatever the answer to the abort.
 #[test]
 fn tmf_07_status_before_the_answer_to_the_abort_wins() {
