@@ -210,7 +210,23 @@ impl Disk {
         self.check_writable()?;
         let Some(blocks) = self.blocks_around(offset, data.len() as u64)? else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
-        self.write_taken(&blocks, offset, data, &extent).await
+        self.until_not_lost(|| self.write_taken(&blocks, offset, &data, &extent)).await
+    }
+
+    /// Carries out a change of blocks that were taken, and does it again if another flush of this handle has reported a loss
+    /// meanwhile: what had been changed by then may be lost, and no later flush reports it.
+    async fn until_not_lost<F: Future<Output = Result<(), Error>>>(
+        &self,
+        change: impl Fn() -> F,
+    ) -> Result<(), Error> {
+        let losses = self.unit.losses();
+        loop {
+            let seen = losses.begin();
+            change().await?;
+            if !losses.has_reported_since(seen) {
+                return Ok(());
+            }
+        }
     }
 
     /// Flushes the unit's cache (SYNCHRONIZE CACHE): brings every write that had returned before this call onto the
@@ -365,17 +381,20 @@ impl Disk {
         &self,
         blocks: &Range<u64>,
         offset: u64,
-        data: Payload,
+        data: &Payload,
         extent: &Arc<RangeGuard>,
     ) -> Result<(), Error> {
-        let end = offset + data.len() as u64;
-        let data = if *blocks == (offset..end) {
-            data
-        } else {
-            let (head, tail) = self.edges(blocks, offset..end).await?;
-            pages::enclose(head, &data, tail)
-        };
-        self.write_blocks(blocks.start, &data, extent).await
+        let range = offset..offset + data.len() as u64;
+        if *blocks == range {
+            return self.write_blocks(offset, data, extent).await;
+        }
+        // Boxed, since most writes are of whole blocks.
+        boxed(async {
+            let (head, tail) = self.edges(blocks, range).await?;
+            let data = pages::enclose(head, data, tail);
+            self.write_blocks(blocks.start, &data, extent).await
+        })
+        .await
     }
 
     /// Writes whole blocks.

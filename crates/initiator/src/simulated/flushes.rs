@@ -1,14 +1,15 @@
 //! Flushes that take long.
 
+use iscsi_shaper::Class;
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
-use iscsi_testkit::scsi::Access;
+use iscsi_testkit::scsi::{Access, Sense};
+use iscsi_testkit::target::Outcome;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::*;
-use crate::Error;
-use crate::ErrorKind;
+use crate::{Error, ErrorKind, Shaper};
 
 const LEN: usize = 4096;
 /// Longer than a short flush: such a flush gets the path to itself.
@@ -20,15 +21,31 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A disk with one session and room for two requests, whose flushes this fault makes slow; and its target.
 async fn slow_disk(slow: Fault) -> (Disk, Arc<Mutex<Target>>) {
+    let slow = slow.on_access(Access::SynchronizeCache);
+    let options = Options::default().with_max_requests(2);
+    cached_disk(&cached_unit(), [slow], options, ROUND_TRIP).await
+}
+
+fn cached_unit() -> RamDisk {
     let unit = RamDisk::new(512, 8192);
     unit.set_cache(Cache::Volatile);
-    let config =
-        TargetConfig::new(TARGET, unit).with_fault(slow.on_access(Access::SynchronizeCache));
+    unit
+}
+
+/// A disk with one session, and its target.
+async fn cached_disk(
+    unit: &RamDisk,
+    faults: impl IntoIterator<Item = Fault>,
+    options: Options,
+    round_trip: Duration,
+) -> (Disk, Arc<Mutex<Target>>) {
+    let mut config = TargetConfig::new(TARGET, unit.clone());
+    config.faults.extend(faults);
     let target = Arc::new(Mutex::new(Target::new(config)));
     let mut properties = Properties::default();
-    properties.latency = ROUND_TRIP / 2;
+    properties.latency = round_trip / 2;
     let network = Simulated::new([Arc::clone(&target)], properties);
-    let options = Options::default().with_sessions(Sessions::Fixed(1)).with_max_requests(2);
+    let options = options.with_sessions(Sessions::Fixed(1));
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let node = Node::over(Arc::new(network), name, options.with_use_environment(false)).unwrap();
     let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
@@ -75,4 +92,40 @@ async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_l
         Some(ErrorKind::UnflushedWritesLost),
         "{ended:?}"
     );
+}
+
+/// A write of so many bytes in a class of a megabyte a second: its parts are sent one after the other.
+const LONG_WRITE: usize = 2 << 20;
+
+/// What is lost of a write while it is in flight, another flush of the handle may report first: no later one does.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
+    for offset in [0, 100] {
+        let shaper = Shaper::new(Class::new("8mbit".parse().unwrap())).unwrap();
+        let class = shaper.traffic_class(shaper.default_class());
+        let unit = cached_unit();
+        let options = Options::default().with_class(Some(class));
+        let (disk, target) = cached_disk(&unit, [], options, Duration::from_millis(2)).await;
+        let disk = Arc::new(disk);
+        // The next flush is known to be short.
+        disk.write_at(0, Bytes::from(vec![1; LONG_WRITE])).await.unwrap();
+        disk.flush().await.unwrap();
+        let writer = Arc::clone(&disk);
+        let write =
+            tokio::spawn(
+                async move { writer.write_at(offset, Bytes::from(vec![2; LONG_WRITE])).await },
+            );
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        unit.lose_power();
+        lock(&target).end_next_with(Outcome::check(Sense::RESET));
+        let reported = disk.flush().await;
+        let kind = reported.as_ref().err().map(Error::kind);
+        assert_eq!(kind, Some(ErrorKind::UnflushedWritesLost), "{reported:?}");
+        assert!(!write.is_finished());
+        write.await.unwrap().unwrap();
+        disk.flush().await.unwrap();
+        unit.lose_power();
+        let read = disk.read_at(offset, LONG_WRITE).await.unwrap();
+        assert!(read.iter().all(|byte| *byte == 2), "what has returned and was flushed is lost");
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) struct LossCursor {
     seen: AtomicU64,
 }
 
-/// The number of losses that a handle had reported when its flush began.
+/// The number of losses that a handle had reported when its flush, or a change, began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenLosses(LossCount);
 
@@ -26,7 +26,7 @@ impl LossCursor {
         Self { unit: Arc::clone(unit), seen: unit.reported_losses().0.into() }
     }
 
-    /// A flush begins.
+    /// A flush or a change begins.
     pub(crate) fn begin(&self) -> SeenLosses {
         SeenLosses(LossCount(self.seen.load(Ordering::SeqCst)))
     }
@@ -34,6 +34,11 @@ impl LossCursor {
     /// Whether more was lost than the handle had reported when its flush began. Reports nothing.
     pub(crate) fn are_more_than(&self, seen: SeenLosses) -> bool {
         self.unit.lock().durability.losses() > seen.0
+    }
+
+    /// Whether the handle has reported a loss since then.
+    pub(crate) fn has_reported_since(&self, seen: SeenLosses) -> bool {
+        self.begin().0 > seen.0
     }
 
     /// The flush has ended well, and its caller receives the result.

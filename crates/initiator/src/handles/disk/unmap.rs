@@ -32,7 +32,7 @@ impl Disk {
         }
         let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
-        self.unmap_blocks(&blocks, &extent).await
+        self.until_not_lost(|| self.unmap_blocks(&blocks, &extent)).await
     }
 
     /// Whether the unit takes UNMAP.

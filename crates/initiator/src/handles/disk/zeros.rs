@@ -19,9 +19,6 @@ use crate::unit::transfer::Transfer;
 /// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
 
-/// Whole blocks that were taken for a write.
-type Taken = (Range<u64>, Arc<RangeGuard>);
-
 /// How WRITE SAME makes zeros.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Zeroing {
@@ -42,10 +39,14 @@ impl Disk {
     /// As [`write_at`](Self::write_at).
     #[doc(alias = "WRITE SAME")]
     pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        if let Some((blocks, extent)) = self.write_zero_edges(offset, len).await? {
-            self.zero_blocks(blocks, &extent).await?;
-        }
-        Ok(())
+        let Some(extent) = self.take_for_zeros(offset, len).await? else { return Ok(()) };
+        self.until_not_lost(|| async {
+            match self.write_zero_edges(offset, len, &extent).await? {
+                Some(blocks) => self.zero_blocks(blocks, &extent).await,
+                None => Ok(()),
+            }
+        })
+        .await
     }
 
     /// Writes zeros to a range, and keeps its blocks allocated. The zeros are not sent if the unit
@@ -55,30 +56,43 @@ impl Disk {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub async fn write_allocated_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        if let Some((blocks, extent)) = self.write_zero_edges(offset, len).await? {
-            self.write_zero_blocks(blocks, &extent).await?;
-        }
-        Ok(())
+        let Some(extent) = self.take_for_zeros(offset, len).await? else { return Ok(()) };
+        self.until_not_lost(|| async {
+            match self.write_zero_edges(offset, len, &extent).await? {
+                Some(blocks) => self.write_zero_blocks(blocks, &extent).await,
+                None => Ok(()),
+            }
+        })
+        .await
     }
 
-    /// Writes zeros over the parts of a range that are not whole blocks; the whole ones are left, and taken.
-    fn write_zero_edges(
+    /// Takes the blocks of a range; `None` if that is empty.
+    async fn take_for_zeros(
         &self,
         offset: u64,
         len: u64,
-    ) -> BoxFuture<'_, Result<Option<Taken>, Error>> {
+    ) -> Result<Option<Arc<RangeGuard>>, Error> {
+        self.check_writable()?;
+        let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };
+        Ok(Some(Arc::new(self.take(around).await?)))
+    }
+
+    /// Writes zeros over the parts of a range that are not whole blocks. Returns the whole ones, if there are any.
+    fn write_zero_edges<'a>(
+        &'a self,
+        offset: u64,
+        len: u64,
+        extent: &'a Arc<RangeGuard>,
+    ) -> BoxFuture<'a, Result<Option<Range<u64>>, Error>> {
         boxed(async move {
-            self.check_writable()?;
-            let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };
-            let extent = Arc::new(self.take(around).await?);
             let end = offset + len;
             let Some(blocks) = self.blocks_within(offset, len) else {
-                self.write_zero_edge(offset..end, &extent).await?;
+                self.write_zero_edge(offset..end, extent).await?;
                 return Ok(None);
             };
-            self.write_zero_edge(offset..blocks.start, &extent).await?;
-            self.write_zero_edge(blocks.end..end, &extent).await?;
-            Ok(Some((blocks, extent)))
+            self.write_zero_edge(offset..blocks.start, extent).await?;
+            self.write_zero_edge(blocks.end..end, extent).await?;
+            Ok(Some(blocks))
         })
     }
 
@@ -179,7 +193,7 @@ impl Disk {
     ) -> Result<(), Error> {
         let len = distance(range.start, range.end);
         let Some(blocks) = self.blocks_around(range.start, len as u64)? else { return Ok(()) };
-        self.write_taken(&blocks, range.start, vec![0; len].into(), extent).await
+        self.write_taken(&blocks, range.start, &vec![0; len].into(), extent).await
     }
 
     /// The most blocks of one WRITE SAME.
