@@ -350,7 +350,7 @@ impl<E: Clone> Machine<E> {
             requests::Output::PathSetAside(path, why) => {
                 Output::Event(Event::PathSetAside(path, why))
             }
-            // What is closed is looked for at the end of each call, and what has a time when that is asked for.
+            // Each call looks for closed paths at its end, and `poll_timeout` at all timers.
             requests::Output::PathDrained(_) | requests::Output::TimerSet(_) => return,
         };
         self.outputs.push_back(output);

@@ -165,8 +165,8 @@ impl Ranges {
         self.taken.get_mut(&id.start).filter(|taken| taken.number == id.number)
     }
 
-    /// Changes a range that is taken, which is free then if nobody holds it and it is not in doubt. Returns whether there is
-    /// such a range.
+    /// Changes a range that is taken, and frees it once nobody holds it and it is not in doubt. Returns `false` if it is not
+    /// taken.
     fn give_back(&mut self, id: RangeId, change: impl FnOnce(&mut Taken)) -> bool {
         let Entry::Occupied(mut entry) = self.taken.entry(id.start) else { return false };
         if entry.get().number != id.number {

@@ -97,7 +97,7 @@ async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_l
 /// A write of so many bytes in a class of a megabyte a second: its parts are sent one after the other.
 const LONG_WRITE: usize = 2 << 20;
 
-/// What is lost of a write while it is in flight, another flush of the handle may report first: no later one does.
+/// The first parts of a write are lost while it is in flight, and a flush of the same handle reports that. No later flush does.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
     for offset in [0, 100] {

@@ -19,6 +19,10 @@ use crate::unit::transfer::Transfer;
 /// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
 
+/// Makes whole blocks zero that were taken.
+type ZeroBlocks =
+    for<'a> fn(&'a Disk, Range<u64>, &'a Arc<RangeGuard>) -> BoxFuture<'a, Result<(), Error>>;
+
 /// How WRITE SAME makes zeros.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Zeroing {
@@ -39,14 +43,7 @@ impl Disk {
     /// As [`write_at`](Self::write_at).
     #[doc(alias = "WRITE SAME")]
     pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let Some(extent) = self.take_for_zeros(offset, len).await? else { return Ok(()) };
-        self.until_not_lost(|| async {
-            match self.write_zero_edges(offset, len, &extent).await? {
-                Some(blocks) => self.zero_blocks(blocks, &extent).await,
-                None => Ok(()),
-            }
-        })
-        .await
+        self.write_zeroes_by(Self::zero_blocks, offset, len).await
     }
 
     /// Writes zeros to a range, and keeps its blocks allocated. The zeros are not sent if the unit
@@ -56,44 +53,45 @@ impl Disk {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub async fn write_allocated_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let Some(extent) = self.take_for_zeros(offset, len).await? else { return Ok(()) };
-        self.until_not_lost(|| async {
-            match self.write_zero_edges(offset, len, &extent).await? {
-                Some(blocks) => self.write_zero_blocks(blocks, &extent).await,
-                None => Ok(()),
-            }
-        })
-        .await
+        self.write_zeroes_by(Self::write_zero_blocks, offset, len).await
     }
 
-    /// Takes the blocks of a range; `None` if that is empty.
-    async fn take_for_zeros(
+    /// Writes zeros to a range, to its whole blocks by this function.
+    fn write_zeroes_by(
         &self,
+        zero_blocks: ZeroBlocks,
         offset: u64,
         len: u64,
-    ) -> Result<Option<Arc<RangeGuard>>, Error> {
-        self.check_writable()?;
-        let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };
-        Ok(Some(Arc::new(self.take(around).await?)))
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(async move {
+            self.check_writable()?;
+            let Some(around) = self.blocks_around(offset, len)? else { return Ok(()) };
+            let extent = Arc::new(self.take(around).await?);
+            self.until_not_lost(|| async {
+                match self.write_zero_edges(offset, len, &extent).await? {
+                    Some(blocks) => zero_blocks(self, blocks, &extent).await,
+                    None => Ok(()),
+                }
+            })
+            .await
+        })
     }
 
     /// Writes zeros over the parts of a range that are not whole blocks. Returns the whole ones, if there are any.
-    fn write_zero_edges<'a>(
-        &'a self,
+    async fn write_zero_edges(
+        &self,
         offset: u64,
         len: u64,
-        extent: &'a Arc<RangeGuard>,
-    ) -> BoxFuture<'a, Result<Option<Range<u64>>, Error>> {
-        boxed(async move {
-            let end = offset + len;
-            let Some(blocks) = self.blocks_within(offset, len) else {
-                self.write_zero_edge(offset..end, extent).await?;
-                return Ok(None);
-            };
-            self.write_zero_edge(offset..blocks.start, extent).await?;
-            self.write_zero_edge(blocks.end..end, extent).await?;
-            Ok(Some(blocks))
-        })
+        extent: &Arc<RangeGuard>,
+    ) -> Result<Option<Range<u64>>, Error> {
+        let end = offset + len;
+        let Some(blocks) = self.blocks_within(offset, len) else {
+            self.write_zero_edge(offset..end, extent).await?;
+            return Ok(None);
+        };
+        self.write_zero_edge(offset..blocks.start, extent).await?;
+        self.write_zero_edge(blocks.end..end, extent).await?;
+        Ok(Some(blocks))
     }
 
     /// Whether the unit says that it makes zeros by itself.
