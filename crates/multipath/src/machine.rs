@@ -187,7 +187,7 @@ impl<E: Clone> Machine<E> {
         let taken = range.clone().map(|range| self.writes.take(range));
         let id = match (taken, range) {
             (Some((waiting, false)), Some(range)) => {
-                let id = requests.submit_held(spec);
+                let id = requests.submit_held(spec, now);
                 let deadline = now.checked_add(*retry_timeout);
                 self.writes.wait(waiting, range, RequestId { disk, id }, deadline);
                 id

@@ -73,6 +73,8 @@ pub struct Requests<E> {
     ports: Ports,
     /// When a path that was held up takes requests again, while requests wait.
     hold_up_end: Option<Instant>,
+    /// Since when the unit takes no request: it has not taken one then, nor succeeded with any since.
+    refused_since: Option<Instant>,
 }
 
 /// What is known of the ports of the unit.
@@ -102,6 +104,7 @@ impl<E: Clone> Requests<E> {
             refusal: None,
             ports: Ports::default(),
             hold_up_end: None,
+            refused_since: None,
         }
     }
 
@@ -239,14 +242,15 @@ impl<E: Clone> Requests<E> {
 
     /// Submits a request.
     pub fn submit(&mut self, spec: RequestSpec, now: Instant) -> RequestId {
-        let request = self.submit_held(spec);
+        let request = self.submit_held(spec, now);
         self.admitted(request, now);
         request
     }
 
-    /// Submits a request that waits for the blocks that it changes, until [`admitted`](Self::admitted).
-    pub fn submit_held(&mut self, spec: RequestSpec) -> RequestId {
-        let request = RequestId(self.requests.insert(Request::new(spec, State::Held)));
+    /// Submits a request that waits for the blocks that it changes, until [`admitted`](Self::admitted). Its caller has asked for
+    /// it at `asked`: while the unit takes no request, the time limit of its retries counts from then on.
+    pub fn submit_held(&mut self, spec: RequestSpec, asked: Instant) -> RequestId {
+        let request = RequestId(self.requests.insert(Request::new(spec, asked)));
         if let Some(why) = self.refusal.clone() {
             self.complete(request, Err(Failure::Refused(why)));
         }
@@ -307,8 +311,11 @@ impl<E: Clone> Requests<E> {
             return self.place_hedge(request, is_stuck, now);
         }
         let State::Charging { since, is_retry } = record.state else { return };
+        let waited = now.saturating_duration_since(since);
         if is_retry {
-            record.history().waited_in_class(now.saturating_duration_since(since));
+            record.history().waited_in_class(waited);
+        } else {
+            record.asked = record.asked.checked_add(waited).unwrap_or(now);
         }
         self.enqueue(request, is_retry, now);
     }
@@ -352,6 +359,9 @@ impl<E: Clone> Requests<E> {
         let Some(record) = self.attempts.remove(attempt.0) else { return };
         let Attempt { request, permit, .. } = record;
         let path = permit.path();
+        if end.end == End::Good {
+            self.refused_since = None;
+        }
         let Some(request) = request else {
             if end.end == End::Good {
                 self.selector.answered(&permit, now);

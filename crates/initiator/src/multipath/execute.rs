@@ -143,7 +143,8 @@ pub(crate) fn execute(
         };
         let memory = Arc::new(permit);
         let (kind, spec) = (transfer.kind(), spec(paths, &transfer));
-        let (mut request, mut order) = Request::submit_and_listen(paths, kind, spec, ready).await;
+        let (mut request, mut order) =
+            Request::submit_and_listen(paths, kind, spec, (begun, ready)).await;
         let mut first = None;
         if let Some(Order::Send(attempt)) = order {
             first = Copy::send(&request, attempt, (&mut transfer, &memory), (None, None));

@@ -39,19 +39,19 @@ impl<'a> Request<'a> {
         spec: RequestSpec,
         now: Instant,
     ) -> (Self, Option<Order>) {
-        Self::submit_with(paths, (kind, spec), None, now)
+        Self::submit_with(paths, (kind, spec), None, (now, now))
     }
 
     /// The same, and registers the task to be woken. The task must wait for the [next](Self::next) order before it returns to
-    /// its runtime.
+    /// its runtime. Times: when the caller has asked for the request, and now.
     pub(super) async fn submit_and_listen(
         paths: &'a Paths,
         kind: RequestKind,
         spec: RequestSpec,
-        now: Instant,
+        times: (Instant, Instant),
     ) -> (Self, Option<Order>) {
         let spec = (kind, spec);
-        poll_fn(|context| Poll::Ready(Self::submit_with(paths, spec, Some(context.waker()), now)))
+        poll_fn(|context| Poll::Ready(Self::submit_with(paths, spec, Some(context.waker()), times)))
             .await
     }
 
@@ -59,11 +59,12 @@ impl<'a> Request<'a> {
         paths: &'a Paths,
         (kind, spec): (RequestKind, RequestSpec),
         waker: Option<&Waker>,
-        now: Instant,
+        (asked, now): (Instant, Instant),
     ) -> (Self, Option<Order>) {
         let mut guard = paths.lock_for_change();
         let (state, unit) = guard.beside();
-        let id = state.requests.submit(spec, now);
+        let id = state.requests.submit_held(spec, asked);
+        state.requests.admitted(id, now);
         state.inboxes.open(id, spec.len, waker.cloned());
         let mut wakers = Wakers::default();
         let of = (&mut *state, unit);

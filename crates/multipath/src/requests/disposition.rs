@@ -12,7 +12,7 @@
 //! | TASK ABORTED, timed out | pause | fail |
 //! | ABORTED COMMAND | pause, for a shorter time | pause, a few times |
 //! | damaged data | pause, for a shorter time | fail |
-//! | another unit | the path is set aside, if there is another one | fail |
+//! | another unit | the path is set aside, if there is another one; pause, if other ports are looked for; otherwise fail | fail |
 //! | session or connection lost | retry over the next path | fail |
 //! | RESERVATION CONFLICT | fail, with what the unit says of the reservation | the same |
 //! | any other | fail | fail |
@@ -148,7 +148,7 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
             | End::Port(AccessState::Transitioning)
     );
     let is_of_path = matches!(end, End::Port(_) | End::OtherUnit);
-    if passes || is_of_path && awaits_port(facts) {
+    if passes || awaits_port(end, facts) {
         return Disposition::Pause(Limit::RetryTimeout);
     }
     if matches!(end, End::AbortedCommand | End::Damaged) {
@@ -170,10 +170,15 @@ pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
     facts.follows_access && (is_refused || is_senseless)
 }
 
-/// Whether a port that serves the unit may come, while none does.
-const fn awaits_port(facts: &Facts) -> bool {
+/// Whether a port that serves the unit may come, while none does. A port may change its state; a path that leads to another
+/// unit never leads to this one again.
+const fn awaits_port(end: End, facts: &Facts) -> bool {
+    if matches!(end, End::OtherUnit) {
+        return !facts.has_other_path && facts.looks_for_ports;
+    }
     let none_serves = !facts.has_other_path || facts.follows_access && !facts.others_serve;
-    none_serves && (facts.looks_for_ports || facts.follows_access)
+    let may_change = facts.looks_for_ports || facts.follows_access;
+    matches!(end, End::Port(_)) && none_serves && may_change
 }
 
 #[cfg(test)]

@@ -122,15 +122,15 @@ impl<E> History<E> {
     }
 
     /// Begins a pause, and returns its length; `None` if the request has been retried for long enough: for `limit`, or for
-    /// `total` with whatever limits.
+    /// `total` with whatever limits, counted from `since` where it has not paused before.
     pub fn pause(
         &mut self,
         pauses: BackOff,
         limit: Duration,
-        total: Duration,
+        (total, since): (Duration, Instant),
         now: Instant,
     ) -> Option<Duration> {
-        let held = self.held.get_or_insert(Held { since: now, limit, limit_since: now, pauses: 0 });
+        let held = self.held.get_or_insert(Held { since, limit, limit_since: now, pauses: 0 });
         if held.limit != limit {
             (held.limit, held.limit_since) = (limit, now);
         }
@@ -214,27 +214,27 @@ mod tests {
         let start = start();
         let mut history = History::<()>::default();
         let (mut now, mut waited) = (start, Duration::ZERO);
-        while let Some(pause) = history.pause(PAUSES, MINUTE, MINUTE, now) {
+        while let Some(pause) = history.pause(PAUSES, MINUTE, (MINUTE, start), now) {
             now += pause;
             waited += pause;
         }
         assert!(waited <= MINUTE && waited + MAX_PAUSE > MINUTE, "{waited:?}");
         // A shorter limit counts from the moment when it begins to.
         let mut history = History::<()>::default();
-        assert!(history.pause(PAUSES, MINUTE, MINUTE, start).is_some());
+        assert!(history.pause(PAUSES, MINUTE, (MINUTE, start), start).is_some());
         let later = start + MINUTE / 2;
         let short = Duration::from_secs(5);
-        assert!(history.pause(PAUSES, short, MINUTE, later).is_some());
-        assert!(history.pause(PAUSES, short, MINUTE, later + short).is_none());
+        assert!(history.pause(PAUSES, short, (MINUTE, start), later).is_some());
+        assert!(history.pause(PAUSES, short, (MINUTE, start), later + short).is_none());
     }
 
     #[test]
     fn the_time_in_the_class_does_not_count() {
         let start = start();
         let mut history = History::<()>::default();
-        assert!(history.pause(PAUSES, MINUTE, MINUTE, start).is_some());
+        assert!(history.pause(PAUSES, MINUTE, (MINUTE, start), start).is_some());
         history.waited_in_class(MINUTE * 2);
-        assert!(history.pause(PAUSES, MINUTE, MINUTE, start + MINUTE * 2).is_some());
+        assert!(history.pause(PAUSES, MINUTE, (MINUTE, start), start + MINUTE * 2).is_some());
         history.waited_in_class(Duration::MAX);
     }
 
@@ -286,7 +286,7 @@ mod tests {
             refused += 1;
         }
         assert_eq!(refused, MAX_REFUSALS - 1);
-        assert!(history.pause(PAUSES, MINUTE, MINUTE, start()).is_some());
+        assert!(history.pause(PAUSES, MINUTE, (MINUTE, start()), start()).is_some());
         assert!(history.refusals_left());
     }
 }

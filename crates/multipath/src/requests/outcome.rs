@@ -181,7 +181,10 @@ impl<E: Clone> Requests<E> {
             self.complete(request, Err(failure));
             return self.released(permit.path(), now);
         }
-        let Some(pause) = record.history().pause(pauses, limit, retry_timeout, now) else {
+        // A request that waited behind others, which the unit did not take either, has waited for the unit as they have.
+        let since = record.asked.max(*self.refused_since.get_or_insert(now));
+        let pause = record.history().pause(pauses, limit, (retry_timeout, since), now);
+        let Some(pause) = pause else {
             let error = record.history().take_executed().unwrap_or(error);
             self.selector.release(&permit);
             self.complete(request, Err(Failure::Attempt(error)));
@@ -209,6 +212,7 @@ impl<E: Clone> Requests<E> {
     /// The last attempt of a request was lost with its session or connection.
     fn lost(&mut self, request: RequestId, error: &E, was_sent: bool, now: Instant) {
         let plain_losses = self.plain_losses;
+        self.refused_since = None;
         let Some(record) = self.requests.get_mut(request.0) else { return };
         // A suspect is alone on its path.
         let was_alone = record.is_suspect();

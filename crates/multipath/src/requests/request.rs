@@ -112,6 +112,8 @@ pub(super) enum Hedge {
 #[derive(Clone, Debug)]
 pub(super) struct Request<E> {
     pub(super) spec: RequestSpec,
+    /// When the caller has asked for it.
+    pub(super) asked: Instant,
     pub(super) state: State,
     pub(super) attempts: SmallVec<[AttemptId; 2]>,
     pub(super) hedge: Hedge,
@@ -143,10 +145,11 @@ pub(super) struct Waiting {
 }
 
 impl<E> Request<E> {
-    pub(super) fn new(spec: RequestSpec, state: State) -> Self {
+    pub(super) fn new(spec: RequestSpec, asked: Instant) -> Self {
         Self {
             spec,
-            state,
+            asked,
+            state: State::Held,
             attempts: SmallVec::new(),
             hedge: Hedge::None,
             history: None,

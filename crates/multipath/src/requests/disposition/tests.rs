@@ -119,7 +119,7 @@ fn a_port_that_refuses_is_waited_for_where_none_serves_the_unit() {
     let follows = Facts { follows_access: true, ..ALONE };
     let none_serves = Facts { others_serve: false, ..TWO_PORTS };
     for facts in [looks, follows, none_serves] {
-        for end in [PORT, OFFLINE, End::OtherUnit] {
+        for end in [PORT, OFFLINE] {
             let expected = Disposition::Pause(Limit::RetryTimeout);
             assert_eq!(dispose(end, Scope::Disk, &facts), expected, "{end:?} {facts:?}");
         }
@@ -128,6 +128,19 @@ fn a_port_that_refuses_is_waited_for_where_none_serves_the_unit() {
     let silent = Facts { follows_access: false, ..TWO_PORTS };
     assert_eq!(dispose(PORT, Scope::Disk, &silent), Disposition::SetPathAside);
     assert_eq!(dispose(OFFLINE, Scope::Disk, &silent), Disposition::Fail);
+}
+
+/// A port changes its state. A path that leads to another unit does not come back.
+#[test]
+fn only_another_portal_is_waited_for_where_the_path_leads_to_another_unit() {
+    let other_unit = |facts| dispose(End::OtherUnit, Scope::Disk, facts);
+    let looks = Facts { looks_for_ports: true, ..ALONE };
+    assert_eq!(other_unit(&looks), Disposition::Pause(Limit::RetryTimeout));
+    let follows = Facts { follows_access: true, ..ALONE };
+    assert_eq!(other_unit(&follows), Disposition::Fail);
+    // The port of the other path may change its state.
+    let none_serves = Facts { others_serve: false, ..TWO_PORTS };
+    assert_eq!(other_unit(&none_serves), Disposition::SetPathAside);
 }
 
 #[test]
