@@ -40,6 +40,7 @@ impl Session {
         let referenced = management.referenced.and_then(|itt| self.tasks.get(itt));
         if ends_tasks(management.function, code, referenced.is_none_or(has_arrived)) {
             self.conclude_managed(&management, issued_at, has_arrived);
+            self.may_be_cleared(&management, (cid, issued_at), now);
         } else {
             self.function_failed(&management, now)?;
         }

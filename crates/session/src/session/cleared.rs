@@ -2,15 +2,17 @@
 //!
 //! Where TAS is zero in the Control mode page, a reset or an abort by another initiator ends commands without a response.
 //! The unit reports it by a unit attention, to the next command only. Without a look at it a cleared command waits for its
-//! time limit, ten minutes in the case of a flush.
+//! time limit, ten minutes in the case of a flush. A reset by this session is reported to others only: it ends what was sent
+//! before it, and perhaps what was sent after it over another connection and came first.
 
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_pdu::Itt;
-use iscsi_pdu::scsi::{Sense, SenseKey};
+use iscsi_pdu::scsi::{Lun, Sense, SenseKey};
+use iscsi_pdu::{Cid, CmdSn, Itt, TaskFunction};
 
 use super::Session;
+use crate::task::{Management, Task};
 
 impl Session {
     /// A command has ended with this sense data. If the unit may have cleared commands, those for it that were numbered
@@ -26,18 +28,51 @@ impl Session {
         let (Some(number), Some(lun)) = (task.cmd_sn(), task.as_scsi().map(|scsi| scsi.lun)) else {
             return;
         };
+        let may_be_cleared = |task: &Task, of: Lun| {
+            of == lun && task.cmd_sn().is_some_and(|sn| sn.is_before(number))
+        };
+        self.expect_soon(may_be_cleared, now);
+    }
+
+    /// A function of this session, which the target has carried out, was to end all commands for a unit, or for all,
+    /// that were numbered before it. A target may have ended as well what was sent later, over another connection than that of the function.
+    pub(crate) fn may_be_cleared(
+        &mut self,
+        management: &Management,
+        (cid, issued_at): (Cid, CmdSn),
+        now: Instant,
+    ) {
+        let may_be_cleared = |task: &Task, of: Lun| {
+            let is_concerned = match management.function {
+                TaskFunction::AbortTaskSet
+                | TaskFunction::ClearTaskSet
+                | TaskFunction::LogicalUnitReset => of == management.lun,
+                TaskFunction::TargetWarmReset
+                | TaskFunction::TargetColdReset
+                | TaskFunction::ItNexusReset => true,
+                TaskFunction::AbortTask
+                | TaskFunction::ClearAca
+                | TaskFunction::TaskReassign
+                | TaskFunction::QueryTask
+                | TaskFunction::QueryTaskSet
+                | TaskFunction::QueryAsynchronousEvent => false,
+            };
+            let is_elsewhere = task.allegiance().is_some_and(|other| other != cid);
+            is_concerned && is_elsewhere && task.cmd_sn().is_some_and(|sn| !sn.is_before(issued_at))
+        };
+        self.expect_soon(may_be_cleared, now);
+    }
+
+    /// Commands that may be cleared end within the time that a task management response may take, or are aborted.
+    fn expect_soon(&mut self, may_be_cleared: impl Fn(&Task, Lun) -> bool, now: Instant) {
         let deadline = now + self.config.timeouts.task_management;
-        let earlier: Vec<Itt> = self
-            .tasks
-            .iter()
-            .filter_map(|(itt, task)| {
-                let scsi = task.as_scsi()?;
-                let is_earlier = task.is_sent() && task.cmd_sn()?.is_before(number);
-                let is_later_due = task.deadline().is_none_or(|due| deadline < due);
-                (scsi.lun == lun && scsi.aborting.is_none() && is_earlier && is_later_due)
-                    .then_some(itt)
-            })
-            .collect();
-        earlier.into_iter().for_each(|itt| self.tasks.set_deadline(itt, Some(deadline)));
+        let concerned = self.tasks.iter().filter_map(|(itt, task)| {
+            let scsi = task.as_scsi()?;
+            let is_later_due = task.deadline().is_none_or(|due| deadline < due);
+            let is_there = task.is_sent() && scsi.aborting.is_none();
+            (is_there && is_later_due && may_be_cleared(task, scsi.lun)).then_some(itt)
+        });
+        let concerned: Vec<Itt> = concerned.collect();
+        concerned.into_iter().for_each(|itt| self.tasks.set_deadline(itt, Some(deadline)));
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_pdu::{Cid, Itt, TaskFunction};
-use iscsi_session::{Output, ProtocolError, SessionError, SubmitError, TaskError};
+use iscsi_session::{Command, Output, ProtocolError, SessionError, SubmitError, TaskError};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
@@ -57,7 +57,7 @@ pub(crate) fn inject(pair: &mut Pair, cid: Cid, template: Template) {
 }
 
 /// A command that the given connection sends.
-pub(crate) fn submit_over(pair: &mut Pair, cid: Cid, command: iscsi_session::Command) -> Itt {
+pub(crate) fn submit_over(pair: &mut Pair, cid: Cid, command: Command) -> Itt {
     let itt = pair.submit(command);
     favouring(pair, cid, |pair| send_over(pair, cid));
     itt
@@ -202,15 +202,20 @@ fn tmf_04_abort_on_the_connection_of_the_task() {
 }
 
 /// Hands in a write for a connection whose bytes are late.
-fn submit_late(pair: &mut Pair, cid: Cid, command: iscsi_session::Command) -> (Itt, Vec<Bytes>) {
+fn submit_late(pair: &mut Pair, cid: Cid, command: Command) -> (Itt, Vec<Bytes>) {
     let itt = pair.submit(command);
     let mut late = Vec::new();
-    favouring(pair, cid, |pair| {
-        while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
-            late.push(transmit.copy_to_bytes(transmit.remaining()));
-        }
-    });
+    favouring(pair, cid, |pair| late = take(pair, cid));
     (itt, late)
+}
+
+/// What a connection sends now, which is on its way.
+fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
+    let mut late = Vec::new();
+    while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
+        late.push(transmit.copy_to_bytes(transmit.remaining()));
+    }
+    late
 }
 
 /// TMF-04: a command that waits for its turn behind one of another connection is aborted, or, by a target that
@@ -261,6 +266,33 @@ fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
     pair.drive();
     assert!([first, second].iter().all(|itt| pair.completed[itt].is_ok()));
     assert!(pair.target.disk(0).unwrap().holds(3 * 512, &data.concat()));
+    pair.assert_no_violations();
+}
+
+/// TMF-16: what is sent after a reset over another connection may come before it. Targets end it as well, without a status.
+#[test]
+fn tmf_16_a_command_that_overtakes_a_reset_is_aborted_soon() {
+    let mut pair = two_connections(target());
+    pair.target.hold();
+    let function = TaskFunction::LogicalUnitReset;
+    let reset = pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();
+    let late = take(&mut pair, Cid(0));
+    assert!(!late.is_empty());
+    let flush = Command::new(Lun::ZERO, Cdb::synchronize_cache_10(0, 0));
+    let flush = submit_over(&mut pair, SECOND, flush);
+    assert_eq!(received(&pair, SECOND, Opcode::ScsiCommand).len(), 1);
+    let link = pair.link(0);
+    late.iter().for_each(|bytes| pair.target.receive(link, bytes));
+    pair.drive();
+    let is_answered =
+        |output: &Output| matches!(output, Output::Managed { itt, .. } if *itt == reset);
+    assert!(pair.outputs.iter().any(is_answered));
+    pair.target.release();
+    pair.drive();
+    assert!(pair.completed.is_empty(), "{:?}", pair.completed);
+    pair.advance(Duration::from_secs(11));
+    pair.drive();
+    assert_eq!(pair.completed[&flush].as_ref().unwrap_err(), &TaskError::TimedOut);
     pair.assert_no_violations();
 }
 
