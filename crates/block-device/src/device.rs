@@ -162,7 +162,9 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// Brings every write that had returned before this call onto the medium.
     ///
     /// # Errors
-    /// When the device fails, or may have lost such a write.
+    /// When the device fails, or may have lost a write that has returned before this returns
+    /// ([`LostWrites`](crate::DeviceErrorKind::LostWrites)). Where a write that was in flight then, and returns later, may be
+    /// lost as well, the next flush reports that again.
     #[doc(alias("sync", "fsync"))]
     fn flush(&self) -> DeviceFuture<'_, ()>;
 

@@ -3,15 +3,37 @@
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::{CallerCause, Error};
 
 /// Refuses what spawns tasks or waits for a time where no runtime would run it.
 pub(crate) fn require() -> Result<(), Error> {
     Handle::try_current().map(drop).map_err(|_| Error::from(CallerCause::NoRuntime))
+}
+
+/// A process that runs looks at the clock within this time after a deadline.
+const PUNCTUAL: Duration = Duration::from_secs(1);
+
+/// Returns what the future completes with, unless that takes longer than `limit`. A limit that ends while the process is stopped
+/// (SIGSTOP, a machine that sleeps) begins again then: what is waited for could not go on either.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    mut future: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
+    loop {
+        let deadline = Instant::now() + limit;
+        if let Ok(output) = timeout_at(deadline, &mut future).await {
+            return Some(output);
+        }
+        if deadline.elapsed() <= PUNCTUAL {
+            return None;
+        }
+    }
 }
 
 /// A future that runs by itself.
@@ -63,5 +85,32 @@ impl<T> Drop for Task<T> {
         {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(300);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_that_ends_while_the_process_is_stopped_begins_again() {
+        let begun = Instant::now();
+        assert_eq!(within(LIMIT, pin!(pending::<()>())).await, None);
+        assert_eq!(begun.elapsed(), LIMIT);
+        let stop = async {
+            // The wait begins first.
+            tokio::task::yield_now().await;
+            advance(LIMIT * 3).await;
+        };
+        let (begun, waiting) = (Instant::now(), pin!(pending::<()>()));
+        let (in_time, ()) = tokio::join!(within(LIMIT, waiting), stop);
+        assert_eq!((in_time, begun.elapsed()), (None, LIMIT * 4));
     }
 }

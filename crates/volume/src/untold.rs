@@ -1,5 +1,6 @@
 //! Losses that a member has told, and the volume has not.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
@@ -9,6 +10,8 @@ use iscsi_block_device::{DeviceError, DeviceErrorKind};
 #[derive(Debug, Default)]
 pub(crate) struct Untold {
     own: Mutex<Option<Loss>>,
+    /// How many losses the handle has told.
+    told: AtomicU64,
     of_all: Arc<Mutex<Latest>>,
 }
 
@@ -45,10 +48,16 @@ impl Untold {
     /// What is to be told, which whoever asks tells now.
     pub(crate) fn take(&self) -> Option<DeviceError> {
         let Loss { number, error } = lock(&self.own).take()?;
+        self.told.fetch_add(1, Ordering::SeqCst);
         let latest = &mut lock(&self.of_all).loss;
         // One that came later may be another.
         *latest = latest.take().filter(|latest| latest.number > number);
         Some(error)
+    }
+
+    /// How many losses the handle has told.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::SeqCst)
     }
 }
 
@@ -56,7 +65,7 @@ impl Untold {
 impl Clone for Untold {
     fn clone(&self) -> Self {
         let own = lock(&self.of_all).loss.clone();
-        Self { own: Mutex::new(own), of_all: Arc::clone(&self.of_all) }
+        Self { own: Mutex::new(own), told: AtomicU64::default(), of_all: Arc::clone(&self.of_all) }
     }
 }
 

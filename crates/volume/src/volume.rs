@@ -199,6 +199,21 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
+    /// Changes a range: each member that has a part of it is asked.
+    async fn change<'a>(
+        &'a self,
+        range: &Range<u64>,
+        request: impl FnMut(&'a D, Range<u64>) -> DeviceFuture<'a, ()>,
+    ) -> DeviceResult<()> {
+        let told = self.untold.told();
+        self.of_each(Some(range), request).await?;
+        if self.untold.told() > told {
+            // A part may have been lost, by what was told, while others were in flight.
+            self.untold.keep(&overtaken());
+        }
+        Ok(())
+    }
+
     /// What the members tell of their parts of a range, each asked like this.
     async fn told<'a>(
         &'a self,
@@ -333,6 +348,12 @@ async fn join(reads: Vec<DeviceFuture<'_, BytesMut>>) -> DeviceResult<BytesMut> 
     Ok(whole)
 }
 
+/// The error of a change that was in flight when a flush reported a loss.
+fn overtaken() -> DeviceError {
+    let why = "a write that was in flight when a flush reported lost writes may be lost as well";
+    DeviceError::new(DeviceErrorKind::LostWrites, why)
+}
+
 /// Makes sure that a member has given what it was asked for: anything else would put the bytes behind it in the wrong place.
 fn check_len(asked: usize, given: usize) -> DeviceResult<()> {
     if asked == given {
@@ -456,7 +477,7 @@ impl<D: Device> Device for Volume<D> {
             let mut parts = self.cut(offset, pages).into_iter();
             let mut parts = parts.by_ref().filter(|pages| !pages.is_empty());
             // In the order of the members, as the parts are.
-            self.of_each(Some(&range), |device, part| {
+            self.change(&range, |device, part| {
                 device.write_at(part.start, parts.next().unwrap_or_default())
             })
             .await
@@ -477,17 +498,15 @@ impl<D: Device> Device for Volume<D> {
             if self.discard_granularity().is_none() {
                 return Err(DeviceError::unsupported("discarding"));
             }
-            self.of_each(Some(&range), |device, part| {
-                device.discard(part.start, part.end - part.start)
-            })
-            .await
+            self.change(&range, |device, part| device.discard(part.start, part.end - part.start))
+                .await
         })
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let range = self.check_writable(offset, len)?;
-            self.of_each(Some(&range), |device, part| {
+            self.change(&range, |device, part| {
                 device.write_zeroes(part.start, part.end - part.start)
             })
             .await
@@ -497,7 +516,7 @@ impl<D: Device> Device for Volume<D> {
     fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let range = self.check_writable(offset, len)?;
-            self.of_each(Some(&range), |device, part| {
+            self.change(&range, |device, part| {
                 device.write_allocated_zeroes(part.start, part.end - part.start)
             })
             .await

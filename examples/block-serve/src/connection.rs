@@ -260,9 +260,9 @@ impl Desk {
         let (requests, replies) = (Arc::clone(&self.requests), self.replies.clone());
         tokio::spawn(async move {
             let _place: Option<OwnedSemaphorePermit> = place;
-            let (head, data) = requests.answer(request, data).await;
             // The client may be gone.
-            drop(replies.send(Reply { head, data, held }));
+            let send = |(head, data)| drop(replies.send(Reply { head, data, held }));
+            requests.answer(request, data, send).await;
         });
     }
 

@@ -4,12 +4,12 @@
 //! connection here, and its client hears too little by that:
 //!
 //! - Flushes are under way at once, and each vouches for what was answered before it was sent. So all of them are told.
-//! - A write with FUA flushes as well, and its failure says nothing of other writes. So the next flush tells it once more. And it
-//!   fails if another request was told of a loss since it began: the device may have had its data by then, and lost them.
+//! - A write with FUA flushes as well, and its failure says nothing of other writes. So the next flush tells it once more.
+//! - Where another request is told of a loss while a change is in flight, the device may have had its data by then, and lost them. So a
+//!   write with FUA fails then, and for any other change the next flush tells it once more.
 //! - An answer may be lost with its connection. A client that comes back asks for the same flush again, and would hear that all is
 //!   well. So one flush of each connection that is made tells it once more, until a client that was told has said goodbye.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
@@ -32,16 +32,16 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Told {
     losses: Losses,
-    /// How often a flush has told of a loss.
-    told: AtomicU64,
-    /// Losses that its flushes have to tell beside those of the device, and how many of them one has told.
-    owed: AtomicU64,
-    paid: AtomicU64,
     connection: Mutex<Connection>,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
+    /// How often a flush has told of a loss.
+    told: u64,
+    /// Losses that its flushes have to tell beside those of the device, and how many of them one has told.
+    owed: u64,
+    paid: u64,
     was_told: bool,
     has_ended: bool,
 }
@@ -50,9 +50,9 @@ impl Losses {
     /// Another connection has a handle of its own.
     pub(crate) fn connection(&self) -> Told {
         let state = self.state();
-        let owed = u64::from(state.told > 0 || state.is_unheard).into();
-        let [told, paid] = Default::default();
-        Told { losses: self.clone(), told, owed, paid, connection: Mutex::default() }
+        let owed = u64::from(state.told > 0 || state.is_unheard);
+        let connection = Mutex::new(Connection { owed, ..Connection::default() });
+        Told { losses: self.clone(), connection }
     }
 
     /// Whether nobody may have heard of a loss that was told.
@@ -68,41 +68,62 @@ impl Losses {
 impl Told {
     /// Flushes for a client that asks for it.
     pub(crate) async fn flush(&self, device: &dyn Device) -> DeviceResult<()> {
-        let (told, paid) = (self.told.load(Ordering::SeqCst), self.paid.load(Ordering::SeqCst));
+        let (told, paid) = {
+            let connection = self.connection();
+            (connection.told, connection.paid)
+        };
         let flushed = device.flush().await;
-        let owed = self.owed.load(Ordering::SeqCst);
-        if owed > paid {
+        let mut connection = self.connection();
+        let owes = connection.owed > paid;
+        if owes {
             // What nobody may have heard is told now.
-            self.paid.fetch_max(owed, Ordering::SeqCst);
+            connection.paid = connection.paid.max(connection.owed);
             self.losses.state().is_unheard = false;
         }
-        if owed > paid || flushed.as_ref().is_err_and(is_loss) {
-            self.told.fetch_add(1, Ordering::SeqCst);
-            self.note_told();
+        if owes || flushed.as_ref().is_err_and(is_loss) {
+            connection.told += 1;
+            self.note_told(&mut connection);
         }
-        let is_told = self.told.load(Ordering::SeqCst) > told;
+        let is_told = connection.told > told;
         flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
+    }
+
+    /// Flushes for the answer to a write.
+    pub(crate) async fn flush_for_write(&self, device: &dyn Device) -> DeviceResult<()> {
+        let flushed = device.flush().await;
+        if flushed.as_ref().is_err_and(is_loss) {
+            let mut connection = self.connection();
+            connection.owed += 1;
+            self.note_told(&mut connection);
+        }
+        flushed
     }
 
     /// How often the connection was told of a loss, by a flush or by a write.
     pub(crate) fn count(&self) -> u64 {
-        self.told.load(Ordering::SeqCst) + self.owed.load(Ordering::SeqCst)
+        self.connection().count()
     }
 
-    /// Flushes for the answer to a write. When that began, the connection had been told of a loss so [many](Self::count) times.
-    pub(crate) async fn flush_for_write(&self, device: &dyn Device, told: u64) -> DeviceResult<()> {
-        let flushed = device.flush().await;
-        if flushed.as_ref().is_err_and(is_loss) {
-            self.owed.fetch_add(1, Ordering::SeqCst);
-            self.note_told();
-        }
-        // What another request was told meanwhile may have been lost of this write, and no flush tells it again.
-        let is_told = self.count() > told;
-        flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
-    }
-
-    fn note_told(&self) {
+    /// Answers a change that began when the connection had been told of a loss so [many](Self::count) times. The answer is
+    /// `Err` if it is to be on the medium and another request was told of a loss since. No answer that tells of a loss is sent
+    /// meanwhile.
+    pub(crate) fn answer_change(
+        &self,
+        count: u64,
+        is_durable: bool,
+        send: impl FnOnce(DeviceResult<()>),
+    ) {
         let mut connection = self.connection();
+        let is_sound = connection.count() == count;
+        if is_sound || is_durable {
+            return send(if is_sound { Ok(()) } else { Err(unheard()) });
+        }
+        connection.owed += 1;
+        self.note_told(&mut connection);
+        send(Ok(()));
+    }
+
+    fn note_told(&self, connection: &mut Connection) {
         let mut state = self.losses.state();
         // Nobody hears it after the end.
         state.is_unheard |= connection.has_ended;
@@ -116,8 +137,7 @@ impl Told {
         let mut connection = self.connection();
         connection.has_ended = true;
         if connection.was_told {
-            let is_paid = self.paid.load(Ordering::SeqCst) >= self.owed.load(Ordering::SeqCst);
-            let is_heard = has_all && is_paid;
+            let is_heard = has_all && connection.paid >= connection.owed;
             let mut state = self.losses.state();
             state.told -= 1;
             state.is_unheard |= !is_heard;
@@ -126,6 +146,12 @@ impl Told {
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    const fn count(&self) -> u64 {
+        self.told + self.owed
     }
 }
 
@@ -192,27 +218,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_fails_for_a_loss_leaves_it_to_the_next_flush() {
         let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
-        told.flush_for_write(&device, told.count()).await.unwrap_err();
+        told.flush_for_write(&device).await.unwrap_err();
         assert_eq!(two_fail(&told, &device).await, [true, false]);
-        told.flush_for_write(&device, told.count()).await.unwrap();
+        told.flush_for_write(&device).await.unwrap();
         assert_eq!(two_fail(&told, &device).await, [false, false]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_fails_for_what_another_request_was_told_since_it_began() {
-        for is_write in [false, true] {
-            let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
-            let begun = told.count();
-            // The device has its data, and another request flushes first.
-            if is_write {
-                told.flush_for_write(&device, told.count()).await.unwrap_err();
-            } else {
-                told.flush(&device).await.unwrap_err();
+    async fn what_another_request_was_told_while_a_change_was_in_flight_is_told_of_the_change() {
+        for is_durable in [false, true] {
+            for is_write in [false, true] {
+                let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
+                let begun = told.count();
+                // The device has its data, and another request flushes first.
+                if is_write {
+                    told.flush_for_write(&device).await.unwrap_err();
+                } else {
+                    told.flush(&device).await.unwrap_err();
+                }
+                told.answer_change(begun, is_durable, |answer| {
+                    assert_eq!(answer.is_err(), is_durable);
+                });
+                told.answer_change(told.count(), is_durable, |answer| answer.unwrap());
+                let is_told_again = is_write || !is_durable;
+                assert_eq!(two_fail(&told, &device).await, [is_told_again, false]);
             }
-            told.flush_for_write(&device, begun).await.unwrap_err();
-            told.flush_for_write(&device, told.count()).await.unwrap();
-            // It tells nothing that the next flush would have to tell once more.
-            assert_eq!(two_fail(&told, &device).await, [is_write, false]);
         }
     }
 
@@ -221,7 +251,7 @@ mod tests {
         for is_flushed in [false, true] {
             let losses = Losses::default();
             let (told, device) = (losses.connection(), Handle::that_tells(1));
-            told.flush_for_write(&device, told.count()).await.unwrap_err();
+            told.flush_for_write(&device).await.unwrap_err();
             if is_flushed {
                 told.flush(&device).await.unwrap_err();
             }
@@ -235,7 +265,7 @@ mod tests {
         for is_write in [false, true] {
             let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
             if is_write {
-                told.flush_for_write(&device, told.count()).await.unwrap_err();
+                told.flush_for_write(&device).await.unwrap_err();
             }
             let flushes = tokio::join!(told.flush(&device), told.flush(&device), async {
                 // The last one begins before the first ends.
@@ -284,7 +314,7 @@ mod tests {
         let losses = Losses::default();
         let told = losses.connection();
         told.flush(&device).await.unwrap_err();
-        told.flush_for_write(&device, told.count()).await.unwrap_err();
+        told.flush_for_write(&device).await.unwrap_err();
         told.flush(&device).await.unwrap();
         told.end(false);
         assert!(!losses.is_unheard());

@@ -37,26 +37,38 @@ pub(crate) struct Requests {
 }
 
 /// What goes out for a request: a head, and data behind it.
-type Answer = (Bytes, Bytes);
+pub(crate) type Answer = (Bytes, Bytes);
 
 impl Requests {
-    /// Carries out a request with its data.
-    pub(crate) async fn answer(&self, request: Request, data: Bytes) -> Answer {
+    /// Carries out a request with its data, and sends its answer.
+    pub(crate) async fn answer(
+        &self,
+        request: Request,
+        data: Bytes,
+        send: impl FnOnce(Answer) + Send,
+    ) {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
-        match self.carry_out(&request, data).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.counters.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(?request, %error, "a request has failed");
-                let reply = self.replies.error(request.cookie, errno(&error), &error.to_string());
-                (reply, Bytes::new())
+        let told = self.told.count();
+        match (change(request.command), self.carry_out(&request, data).await) {
+            (Some(Change { is_durable }), Ok(answer)) => {
+                self.told.answer_change(told, is_durable, |sound| match sound {
+                    Ok(()) => send(answer),
+                    Err(error) => send(self.failed(&request, &error)),
+                });
             }
+            (None, Ok(answer)) => send(answer),
+            (_, Err(error)) => send(self.failed(&request, &error)),
         }
+    }
+
+    fn failed(&self, request: &Request, error: &DeviceError) -> Answer {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(?request, %error, "a request has failed");
+        (self.replies.error(request.cookie, errno(error), &error.to_string()), Bytes::new())
     }
 
     async fn carry_out(&self, request: &Request, data: Bytes) -> DeviceResult<Answer> {
         let (device, offset, len) = (&self.device, request.offset, u64::from(request.length));
-        let told = self.told.count();
         let is_durable = match request.command {
             Command::Read { .. } => {
                 let len = usize::try_from(len).map_err(io::Error::other)?;
@@ -88,7 +100,7 @@ impl Requests {
             }
         };
         if is_durable {
-            self.told.flush_for_write(&**device, told).await.map_err(as_loss)?;
+            self.told.flush_for_write(&**device).await.map_err(as_loss)?;
         }
         Ok((Bytes::from(self.replies.done(request.cookie)), Bytes::new()))
     }
@@ -137,9 +149,142 @@ impl Requests {
     }
 }
 
+/// A command that changes what the device holds.
+struct Change {
+    /// It is on the medium when it is answered (FUA).
+    is_durable: bool,
+}
+
+const fn change(command: Command) -> Option<Change> {
+    match command {
+        Command::Write { fua } | Command::WriteZeroes { fua, .. } | Command::Trim { fua } => {
+            Some(Change { is_durable: fua })
+        }
+        Command::Read { .. } | Command::BlockStatus { .. } | Command::Flush | Command::Cache => {
+            None
+        }
+    }
+}
+
 /// A flush tells of earlier writes, once. A client that waits for room where there was none would flush again when there is
 /// some, and hear that all is well.
 fn as_loss(error: DeviceError) -> DeviceError {
     let is_full = failure(&error) == DeviceErrorKind::OutOfSpace;
     if is_full { error.with_kind(DeviceErrorKind::Other) } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use bytes::BytesMut;
+    use iscsi_initiator::device::{DeviceFuture, DeviceLimits};
+    use iscsi_nbd::Cookie;
+    use iscsi_nbd::server::{Handshake, HandshakeEvent, Transmission};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::export::describe;
+    use crate::losses::Losses;
+
+    /// A device that answers changes late, and whose first flush reports a loss.
+    #[derive(Debug, Default)]
+    struct Late {
+        goes_on: Notify,
+        has_reported: AtomicBool,
+    }
+
+    impl Late {
+        fn change(&self) -> DeviceFuture<'_, ()> {
+            Box::pin(async {
+                self.goes_on.notified().await;
+                Ok(())
+            })
+        }
+    }
+
+    impl Device for Late {
+        fn capacity(&self) -> u64 {
+            1 << 30
+        }
+
+        fn limits(&self) -> DeviceLimits {
+            DeviceLimits::default()
+        }
+
+        fn read_into(&self, _: u64, buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
+            Box::pin(async { Ok(buffer) })
+        }
+
+        fn write_at(&self, _: u64, _: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+            self.change()
+        }
+
+        fn write_zeroes(&self, _: u64, _: u64) -> DeviceFuture<'_, ()> {
+            self.change()
+        }
+
+        fn discard(&self, _: u64, _: u64) -> DeviceFuture<'_, ()> {
+            self.change()
+        }
+
+        fn flush(&self) -> DeviceFuture<'_, ()> {
+            let has_reported = self.has_reported.swap(true, Ordering::Relaxed);
+            Box::pin(async move {
+                if has_reported { Ok(()) } else { Err(DeviceErrorKind::LostWrites.into()) }
+            })
+        }
+    }
+
+    /// The replies of a client that asks for the default export without options.
+    fn replies(device: &Late) -> Replies {
+        let mut input = BytesMut::from(&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..]);
+        let mut handshake = Handshake::new();
+        loop {
+            match handshake.receive(&mut input).unwrap().unwrap() {
+                HandshakeEvent::Negotiated(negotiated) => {
+                    return Transmission::new(&negotiated).replies();
+                }
+                HandshakeEvent::Export(_) => handshake.answer_export(describe(device, "", false)),
+                HandshakeEvent::List | HandshakeEvent::Aborted => unreachable!(),
+            }
+        }
+    }
+
+    /// The device may have had the data when it lost them: a change that is to be on the medium fails, and of any other one the
+    /// next flush tells.
+    #[tokio::test]
+    async fn a_change_that_a_report_of_a_loss_overtakes_may_be_lost() {
+        for fua in [false, true] {
+            for command in [
+                Command::Write { fua },
+                Command::Trim { fua },
+                Command::WriteZeroes { fua, no_hole: false, fast: false },
+            ] {
+                let device = Arc::new(Late::default());
+                let requests = Requests {
+                    device: Arc::clone(&device) as Arc<dyn Device>,
+                    replies: replies(&device),
+                    contexts: Vec::new(),
+                    has_cache: false,
+                    told: Losses::default().connection(),
+                    counters: Arc::default(),
+                };
+                let request = Request { cookie: Cookie(1), command, offset: 0, length: 512 };
+                let is_answered = AtomicBool::new(false);
+                let send = |_| is_answered.store(true, Ordering::Relaxed);
+                let flush = async {
+                    requests.told.flush(&*device).await.unwrap_err();
+                    assert!(!is_answered.load(Ordering::Relaxed));
+                    device.goes_on.notify_one();
+                };
+                tokio::join!(requests.answer(request, Bytes::new(), send), flush);
+                assert!(is_answered.load(Ordering::Relaxed));
+                let failed = requests.counters.failed.load(Ordering::Relaxed);
+                let told = requests.told.flush(&*device).await;
+                assert_eq!((failed, told.is_err()), (fua.into(), !fua), "{command:?}");
+                requests.told.flush(&*device).await.unwrap();
+            }
+        }
+    }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_copy::device::{DeviceError, DeviceResult};
+use iscsi_copy::device::{DeviceError, DeviceFuture, DeviceResult};
 use iscsi_copy::{
     CopyJob, CopyOptions, Destination, Device, NbdAdvice, NbdDevice, NbdError, Source,
 };
 use iscsi_nbd::{Command, TransmissionFlags};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::nbd::NbdServer;
 use crate::support::{Folder, Memory, pattern};
@@ -152,6 +152,36 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     assert_eq!(state.medium[512..1024], pattern(LEN)[512..1024], "this one was lost indeed");
 }
 
+/// The server is killed when it has answered a change, and its caller looks at that after a flush has reported the loss.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
+    let kinds: [fn(&NbdDevice) -> DeviceFuture<'_, ()>; 3] = [
+        |device| device.write_at(0, vec![Bytes::from(vec![0; 512])]),
+        |device| device.write_zeroes(0, 512),
+        |device| device.write_allocated_zeroes(0, 512),
+    ];
+    for change in kinds {
+        let (mut server, _folder) = serve(false);
+        let device = NbdDevice::open(&server.uri("")).await.unwrap();
+        let mut change = change(&device);
+        _ = timeout(Duration::ZERO, &mut change).await.unwrap_err();
+        until(|| server.lock().bytes[..512] == [0; 512]).await;
+        for _ in 0..100 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        server.kill();
+        server.listen();
+        let told = async || {
+            let error = device.flush().await.unwrap_err();
+            assert!(matches!(nbd_error(&error), NbdError::UnflushedWritesLost), "{error}");
+        };
+        told().await;
+        change.await.unwrap();
+        told().await;
+        device.flush().await.unwrap();
+    }
+}
+
 /// Which server has answered a write is certain only over the connection that the answer came by, and a server may tell
 /// each connection of a failure by itself.
 #[tokio::test(start_paused = true)]
@@ -215,7 +245,7 @@ async fn without_a_time_limit_a_silent_server_is_waited_for() {
     let (server, _folder) = serve(false);
     let device = NbdDevice::open(&server.uri("&command_timeout=0")).await.unwrap();
     server.lock().is_silent = true;
-    let read = tokio::time::timeout(100_000 * SECOND, read(&device)).await;
+    let read = timeout(100_000 * SECOND, read(&device)).await;
     assert!(read.is_err());
     assert_eq!(server.lock().clients, 1);
 }

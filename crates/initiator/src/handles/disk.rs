@@ -23,7 +23,6 @@ use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
 use iscsi_session::{Completion, Payload};
 use iscsi_tuner::Plan;
-use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
 use crate::boxed::{BoxFuture, boxed};
@@ -42,7 +41,7 @@ use crate::multipath::path::Path;
 use crate::multipath::paths::{Paths, now};
 use crate::multipath::reopen::Opener;
 use crate::multipath::report::Report;
-use crate::runtime;
+use crate::runtime::{self, within};
 use crate::session::Session;
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::{Expected, Transfer};
@@ -210,23 +209,8 @@ impl Disk {
         self.check_writable()?;
         let Some(blocks) = self.blocks_around(offset, data.len() as u64)? else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
-        self.until_not_lost(|| self.write_taken(&blocks, offset, &data, &extent)).await
-    }
-
-    /// Carries out a change of blocks that were taken, and does it again if another flush of this handle has reported a loss
-    /// meanwhile: what had been changed by then may be lost, and no later flush reports it.
-    async fn until_not_lost<F: Future<Output = Result<(), Error>>>(
-        &self,
-        change: impl Fn() -> F,
-    ) -> Result<(), Error> {
-        let losses = self.unit.losses();
-        loop {
-            let seen = losses.begin();
-            change().await?;
-            if !losses.has_reported_since(seen) {
-                return Ok(());
-            }
-        }
+        let write = || self.write_taken(&blocks, offset, &data, &extent);
+        self.unit.losses().until_not_lost(write).await
     }
 
     /// Flushes the unit's cache (SYNCHRONIZE CACHE): brings every write that had returned before this call onto the
@@ -533,16 +517,16 @@ impl Disk {
             loop {
                 let in_time = tokio::select! {
                     biased;
-                    in_time = timeout(patience, &mut taken) => in_time,
+                    in_time = within(patience, taken.as_mut()) => in_time,
                     end = self.paths.ended() => return Err(end),
                 };
                 match in_time {
-                    Ok(guard) => return Ok(guard),
-                    Err(_) if locks.is_unsettled(&range) => {
+                    Some(guard) => return Ok(guard),
+                    None if locks.is_unsettled(&range) => {
                         let (offset, len) = (range.start, range.end - range.start);
                         return Err(UnitCause::OverlapsUnsettled { offset, len }.into());
                     }
-                    Err(_) => {}
+                    None => {}
                 }
             }
         })

@@ -1,5 +1,7 @@
 //! Flushes that take long.
 
+use std::pin::Pin;
+
 use iscsi_shaper::Class;
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
@@ -128,4 +130,58 @@ async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
         let read = disk.read_at(offset, LONG_WRITE).await.unwrap();
         assert!(read.iter().all(|byte| *byte == 2), "what has returned and was flushed is lost");
     }
+}
+
+/// What changes the first blocks of a disk, or of its unit over one session.
+type Change<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+
+/// A flush of the same handle reports a loss when the unit has executed a change whose caller has not looked yet.
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_caller_looks_after_a_loss_was_reported_is_not_lost() {
+    const ZEROS: Bytes = Bytes::from_static(&[0; LEN]);
+    let kinds: [fn(&Disk) -> Change<'_>; 4] = [
+        |disk| Box::pin(disk.write_at(0, ZEROS)),
+        |disk| Box::pin(disk.write_zeroes(0, LEN as u64)),
+        |disk| Box::pin(disk.write_allocated_zeroes(0, LEN as u64)),
+        |disk| Box::pin(disk.discard(0, LEN as u64)),
+    ];
+    for (kind, change) in kinds.into_iter().enumerate() {
+        let medium = RamDisk::holding(512, &[1; 1 << 20]);
+        medium.set_cache(Cache::Volatile);
+        let (disk, target) = cached_disk(&medium, [], Options::default(), ROUND_TRIP).await;
+        let flush = || disk.flush();
+        outlives_a_loss(kind, (&medium, &target), &disk, change(&disk), flush).await;
+    }
+    let medium = RamDisk::holding(512, &[1; 1 << 20]);
+    medium.set_cache(Cache::Volatile);
+    let (disk, target) = cached_disk(&medium, [], Options::default(), ROUND_TRIP).await;
+    let unit = disk.unit();
+    let change = Box::pin(unit.write(0, ZEROS));
+    outlives_a_loss(4, (&medium, &target), &disk, change, || unit.flush()).await;
+}
+
+/// Zeros of `change`, which `flush` flushes, are there after a loss of which their caller learns late.
+async fn outlives_a_loss<F: Future<Output = Result<(), Error>>>(
+    kind: usize,
+    (medium, target): (&RamDisk, &Mutex<Target>),
+    disk: &Disk,
+    mut change: Change<'_>,
+    flush: impl Fn() -> F,
+) {
+    // The unit executes it, and its caller does not look at the answer.
+    _ = timeout(Duration::ZERO, &mut change).await.unwrap_err();
+    tokio::time::sleep(SLOW).await;
+    medium.lose_power();
+    lock(target).end_next_with(Outcome::check(Sense::RESET));
+    let reported = flush().await;
+    let error = reported.as_ref().err().map(Error::kind);
+    assert_eq!(error, Some(ErrorKind::UnflushedWritesLost), "{kind}: {reported:?}");
+    change.await.unwrap();
+    flush().await.unwrap();
+    medium.lose_power();
+    let read = disk.read_at(0, LEN).await.unwrap();
+    assert!(
+        read.iter().all(|byte| *byte == 0),
+        "{kind}: what has returned and was flushed is lost"
+    );
 }

@@ -312,6 +312,22 @@ async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_b
     rig.disk.logout().await.unwrap();
 }
 
+/// The wait ends while the process is stopped, and the portals are back when it goes on.
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_its_blocks_in_the_time_in_which_the_process_runs() {
+    let rig = Rig::start([1, 1]).await;
+    take_away(&rig.network);
+    let newer = tokio::spawn({
+        let disk = rig.disk.clone();
+        async move { write(&disk, NEW).await }
+    });
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    bring_back(&rig.network);
+    tokio::time::advance(3 * PATIENCE).await;
+    newer.await.unwrap().unwrap();
+    rig.disk.logout().await.unwrap();
+}
+
 /// A disk has given up, and is idle, and another one of the initiator writes to the same unit.
 #[tokio::test(start_paused = true)]
 async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {

@@ -36,9 +36,19 @@ impl LossCursor {
         self.unit.lock().durability.losses() > seen.0
     }
 
-    /// Whether the handle has reported a loss since then.
-    pub(crate) fn has_reported_since(&self, seen: SeenLosses) -> bool {
-        self.begin().0 > seen.0
+    /// Carries out a change, and does it again if a flush of this handle has reported a loss meanwhile: what had been changed by
+    /// then may be lost, and no later flush reports it.
+    pub(crate) async fn until_not_lost<F: Future<Output = Result<(), Error>>>(
+        &self,
+        change: impl Fn() -> F,
+    ) -> Result<(), Error> {
+        loop {
+            let seen = self.begin();
+            change().await?;
+            if self.begin().0 <= seen.0 {
+                return Ok(());
+            }
+        }
     }
 
     /// The flush has ended well, and its caller receives the result.

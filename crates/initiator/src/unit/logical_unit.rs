@@ -250,7 +250,8 @@ impl LogicalUnit {
     /// As [`read_into`](Self::read_into).
     pub async fn write(&self, lba: u64, data: impl Into<Payload>) -> Result<(), Error> {
         let capacity = &self.profile().await?.capacity;
-        self.modify(Transfer::write(capacity, lba, data.into())?).await
+        let data = data.into();
+        self.modify(|| Transfer::write(capacity, lba, data.clone())).await
     }
 
     /// Deallocates blocks (UNMAP). The caller must keep to the limits of VPD page B0.
@@ -259,7 +260,7 @@ impl LogicalUnit {
     /// As [`execute`](Self::execute).
     #[doc(alias("trim", "discard"))]
     pub async fn unmap(&self, list: &UnmapList) -> Result<(), Error> {
-        self.modify(Transfer::unmap(list)).await
+        self.modify(|| Ok(Transfer::unmap(list))).await
     }
 
     /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16), or WRITE SAME
@@ -274,7 +275,8 @@ impl LogicalUnit {
         block: impl Into<Payload>,
         flags: WriteSameFlags,
     ) -> Result<(), Error> {
-        self.modify(Transfer::write_same(lba, blocks, block.into(), flags)).await
+        let block = block.into();
+        self.modify(|| Ok(Transfer::write_same(lba, blocks, block.clone(), flags))).await
     }
 
     /// Resets the unit: aborts all its tasks, of all initiators (LOGICAL UNIT RESET).
@@ -303,9 +305,16 @@ impl LogicalUnit {
     }
 
     /// Sends a command that changes blocks; all its data must be taken.
-    async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
-        let expected = Expected::of(&transfer);
-        expected.all_written(&self.execute_with_retry(transfer).await?)
+    async fn modify(
+        &self,
+        transfer: impl Fn() -> Result<Transfer, Error> + Send + Sync,
+    ) -> Result<(), Error> {
+        let change = || async {
+            let transfer = transfer()?;
+            let expected = Expected::of(&transfer);
+            expected.all_written(&self.execute_with_retry(transfer).await?)
+        };
+        self.losses.until_not_lost(change).await
     }
 
     pub(crate) fn state(&self) -> &UnitState {

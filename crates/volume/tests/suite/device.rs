@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::support::{Memory, pattern};
 use bytes::{Bytes, BytesMut};
-use iscsi_volume::device::{BufferPool, Device as _, DeviceError, DeviceErrorKind, DeviceResult};
+use iscsi_volume::device::{
+    BufferPool, Device as _, DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult,
+};
 use iscsi_volume::{Chunk, Error, Member, Volume};
 
 const CHUNK: usize = 64 << 10;
@@ -32,7 +34,7 @@ fn two() -> [Memory; 2] {
 }
 
 /// Polls once, and says what has come of it.
-fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+fn poll<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -227,6 +229,36 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
     one.clone().flush().await.unwrap();
     assert_eq!(members[0].lock().log.len(), 6);
     assert_eq!(members[1].lock().log.len(), 6);
+}
+
+type Change = fn(&Volume<Memory>) -> DeviceFuture<'_, ()>;
+
+/// The part of member 0 is lost when it has been made, while that of member 1 is in flight.
+#[tokio::test]
+async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
+    let kinds: [Change; 4] = [
+        |volume| volume.write_at(0, vec![Bytes::from(pattern(CHUNK * 2, 3))]),
+        |volume| volume.write_zeroes(0, CHUNK as u64 * 2),
+        |volume| volume.write_allocated_zeroes(0, CHUNK as u64 * 2),
+        |volume| volume.discard(0, CHUNK as u64 * 2),
+    ];
+    for change in kinds {
+        let members = two();
+        for member in &members {
+            member.lock().limits.discard_granularity = Some(4096);
+        }
+        let volume = volume(&members);
+        members[1].open(false);
+        let mut change = change(&volume);
+        assert!(poll(change.as_mut()).is_pending());
+        members[1].open(true);
+        members[0].lock().losses += 1;
+        assert_lost(volume.flush().await, 0);
+        change.await.unwrap();
+        let again = volume.flush().await.unwrap_err();
+        assert_eq!(again.kind(), DeviceErrorKind::LostWrites);
+        volume.flush().await.unwrap();
+    }
 }
 
 /// Begins a flush in which member 0 tells of a loss, and drops it while member 1 has not answered.

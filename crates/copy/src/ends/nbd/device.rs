@@ -192,6 +192,16 @@ impl NbdDevice {
         }
     }
 
+    /// A change of the export. If this handle tells of a loss meanwhile, that may be one of this change as well.
+    async fn changed_by(&self, change: impl Future<Output = DeviceResult<()>>) -> DeviceResult<()> {
+        let told = self.told.count();
+        change.await?;
+        if self.told.count() > told {
+            self.told.overtaken(told);
+        }
+        Ok(())
+    }
+
     /// Tells of a loss that this handle has not told of.
     fn tell_loss(&self) -> DeviceResult<()> {
         if self.told.is_news(self.connections.losses()) {
@@ -390,7 +400,7 @@ impl Device for NbdDevice {
     }
 
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
-        Box::pin(self.write(offset, pages))
+        Box::pin(self.changed_by(self.write(offset, pages)))
     }
 
     fn flush(&self) -> DeviceFuture<'_, ()> {
@@ -403,16 +413,17 @@ impl Device for NbdDevice {
             if !self.has(TransmissionFlags::TRIM) {
                 return Err(DeviceErrorKind::Unsupported.into());
             }
-            self.for_range(Command::Trim { fua: false }, self.within(&range)).await
+            let trim = self.for_range(Command::Trim { fua: false }, self.within(&range));
+            self.changed_by(trim).await
         })
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
-        Box::pin(self.zero(offset, len, false))
+        Box::pin(self.changed_by(self.zero(offset, len, false)))
     }
 
     fn write_allocated_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
-        Box::pin(self.zero(offset, len, true))
+        Box::pin(self.changed_by(self.zero(offset, len, true)))
     }
 
     fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {

@@ -50,8 +50,18 @@ pub(super) struct Told(AtomicU64);
 impl Told {
     /// For a further handle: what some handle has told is no news to whoever makes one now.
     pub(super) fn further(&self, losses: &Losses) -> Self {
-        let own = self.0.load(Ordering::Relaxed);
-        Self(AtomicU64::new(own.max(losses.told.load(Ordering::Relaxed))))
+        Self(AtomicU64::new(self.count().max(losses.told.load(Ordering::Relaxed))))
+    }
+
+    /// How many losses this handle has told.
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// What this handle has told since it had told so [many](Self::count) is news again: a change was in flight, and has
+    /// returned now.
+    pub(super) fn overtaken(&self, since: u64) {
+        self.0.fetch_min(since, Ordering::Relaxed);
     }
 
     /// Whether there is a loss that this handle has not told; from now on it has.

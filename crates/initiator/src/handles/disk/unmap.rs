@@ -32,7 +32,8 @@ impl Disk {
         }
         let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
-        self.until_not_lost(|| self.unmap_blocks(&blocks, &extent)).await
+        let unmap = || self.unmap_blocks(&blocks, &extent);
+        self.unit.losses().until_not_lost(unmap).await
     }
 
     /// Whether the unit takes UNMAP.

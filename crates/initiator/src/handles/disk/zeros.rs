@@ -67,13 +67,13 @@ impl Disk {
             self.check_writable()?;
             let Some(around) = self.blocks_around(offset, len)? else { return Ok(()) };
             let extent = Arc::new(self.take(around).await?);
-            self.until_not_lost(|| async {
+            let zero = || async {
                 match self.write_zero_edges(offset, len, &extent).await? {
                     Some(blocks) => zero_blocks(self, blocks, &extent).await,
                     None => Ok(()),
                 }
-            })
-            .await
+            };
+            self.unit.losses().until_not_lost(zero).await
         })
     }
 
