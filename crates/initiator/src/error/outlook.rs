@@ -33,15 +33,23 @@ impl Error {
         if matches!(self.cause(), Cause::Unit(UnitCause::DifferentUnits { .. })) {
             return Outlook::OtherPortal;
         }
-        if self.is_of_credentials() { Outlook::Credentials } else { Outlook::MayPass }
+        match self.cause() {
+            _ if self.is_of_credentials() => Outlook::Credentials,
+            Cause::Unit(_) => Outlook::LoginAccepted,
+            Cause::Caller(_) | Cause::Session(_) | Cause::Link(_) | Cause::Consequence(_) => {
+                Outlook::MayPass
+            }
+        }
     }
 
     /// The outlook for a disk or a session that was not there yet.
     pub(crate) fn outlook_of_opening(&self) -> Outlook {
         match self.outlook_of_reopening() {
-            Outlook::MayPass if self.may_come() => Outlook::MayPass,
+            outlook @ (Outlook::MayPass | Outlook::LoginAccepted) if self.may_come() => outlook,
             Outlook::Credentials => Outlook::Credentials,
-            Outlook::MayPass | Outlook::OtherPortal | Outlook::Never => Outlook::Never,
+            Outlook::MayPass | Outlook::LoginAccepted | Outlook::OtherPortal | Outlook::Never => {
+                Outlook::Never
+            }
         }
     }
 
@@ -72,6 +80,7 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use iscsi_pdu::scsi::Lun;
 
     use super::*;
     use crate::error::{CallerCause, LinkCause, samples};
@@ -101,6 +110,14 @@ mod tests {
         let changed = Error::from(UnitCause::CapacityChanged { before: 1, now: 2 });
         assert_eq!(changed.outlook_of_reopening(), Outlook::Never);
         assert_eq!(changed.outlook_of_opening(), Outlook::Never);
+    }
+
+    #[test]
+    fn a_unit_that_is_not_there_is_an_accepted_login() {
+        let missing: Error =
+            UnitCause::NoSuchUnit { lun: Lun::ZERO, target: "target".to_owned() }.into();
+        assert_eq!(missing.outlook_of_reopening(), Outlook::LoginAccepted);
+        assert_eq!(missing.outlook_of_opening(), Outlook::LoginAccepted);
     }
 
     #[test]

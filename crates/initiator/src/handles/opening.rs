@@ -60,6 +60,11 @@ async fn patiently<'a, T>(
         };
         let least = match error.outlook_of_opening() {
             Outlook::MayPass => Some(Duration::ZERO),
+            Outlook::LoginAccepted => {
+                // Refusals count in a row.
+                credentials = CredentialTries::within(patience);
+                Some(Duration::ZERO)
+            }
             Outlook::Credentials => credentials.refused(),
             Outlook::OtherPortal | Outlook::Never => None,
         };

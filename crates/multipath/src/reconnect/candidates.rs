@@ -63,6 +63,12 @@ impl Candidates {
     pub(super) fn failed(&mut self, portal: PortalId, outlook: Outlook, now: Instant) {
         match outlook {
             Outlook::MayPass => {}
+            // Refusals count in a row.
+            Outlook::LoginAccepted => {
+                let of_portal = self.all.iter_mut().find(|one| one.portal == portal);
+                let credentials = CredentialTries::within(self.retry_timeout);
+                of_portal.into_iter().for_each(|one| one.credentials = credentials);
+            }
             Outlook::OtherPortal => self.all.retain(|one| one.portal != portal),
             Outlook::Never => self.all.clear(),
             Outlook::Credentials => self.all.retain_mut(|one| {
@@ -127,5 +133,27 @@ mod tests {
             candidates.failed(PortalId(1), Outlook::Credentials, now);
         }
         assert_eq!(rests, [1, 2, 4, 8, 16, 32]);
+    }
+
+    /// LOG-18: a target that starts twice refuses a password that it had accepted in between.
+    #[test]
+    fn log_18_credentials_that_were_accepted_are_tried_as_often_again() {
+        let (mut candidates, mut now) = candidates(1, 0);
+        for outlook in [Outlook::MayPass, Outlook::LoginAccepted] {
+            let mut refusals = 0;
+            while refusals < 6 {
+                candidates.failed(PortalId(0), Outlook::Credentials, now);
+                now += candidates.until_due(now);
+                candidates.failed(PortalId(0), Outlook::MayPass, now);
+                refusals += 1;
+            }
+            assert!(!candidates.is_empty());
+            candidates.failed(PortalId(0), outlook, now);
+            if outlook == Outlook::MayPass {
+                candidates.failed(PortalId(0), Outlook::LoginAccepted, now);
+            }
+        }
+        candidates.failed(PortalId(0), Outlook::Credentials, now);
+        assert_eq!(candidates.until_due(now).as_secs(), 1, "it is the first one again");
     }
 }

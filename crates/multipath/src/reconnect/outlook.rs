@@ -5,6 +5,8 @@
 pub enum Outlook {
     /// The cause may pass by itself.
     MayPass,
+    /// The target accepted the login. What failed behind it may pass by itself.
+    LoginAccepted,
     /// One side did not prove itself. A target may read its accounts later than it listens, but each try may count
     /// towards locking the account, so there are few.
     Credentials,
