@@ -63,8 +63,14 @@ impl World {
         let is_busy = wire.unread.has_command || target.has_task_on(wire.connection);
         let is_quiet = wire.to_initiator.is_quiet(clock::now());
         let acknowledges = wire.is_all_acknowledged(clock::now(), &self.shape);
-        let may_not =
-            self.watches_unread() && is_busy && is_quiet && acknowledges && lasts < MAX_SILENCE;
+        // Where the host takes no more, an abort may wait behind what was written.
+        let has_room = wire.room(&self.shape) > 0;
+        let may_not = self.watches_unread()
+            && is_busy
+            && is_quiet
+            && acknowledges
+            && has_room
+            && lasts < MAX_SILENCE;
         may_not.then(|| {
             format!("a session is lost, though its target has been busy for only {lasts:?}")
         })
