@@ -68,11 +68,19 @@ impl Session {
         let deadline = now + self.config.timeouts.task_management;
         let concerned = self.tasks.iter().filter_map(|(itt, task)| {
             let scsi = task.as_scsi()?;
-            let is_later_due = task.deadline().is_none_or(|due| deadline < due);
             let is_there = task.is_sent() && scsi.aborting.is_none();
-            (is_there && is_later_due && may_be_cleared(task, scsi.lun)).then_some(itt)
+            (is_there && may_be_cleared(task, scsi.lun)).then_some(itt)
         });
         let concerned: Vec<Itt> = concerned.collect();
-        concerned.into_iter().for_each(|itt| self.tasks.set_deadline(itt, Some(deadline)));
+        for itt in concerned {
+            let Some(task) = self.tasks.get_mut(itt) else { continue };
+            let is_later_due = task.deadline().is_none_or(|due| deadline < due);
+            if let Some(scsi) = task.as_scsi_mut() {
+                scsi.may_be_cleared = true;
+            }
+            if is_later_due {
+                self.tasks.set_deadline(itt, Some(deadline));
+            }
+        }
     }
 }

@@ -79,11 +79,12 @@ impl Session {
         self.outputs.notice(Notice::Busy { cid, operation, silence });
     }
 
-    /// The time limit of a task begins again, as long as its kind has by the configuration.
+    /// The time limit of a task begins again, as long as it was.
     fn begin_again(&mut self, itt: Itt, now: Instant) {
         let Some(task) = self.tasks.get(itt) else { return };
         let timeouts = &self.config.timeouts;
         let limit = match &task.kind {
+            TaskKind::Scsi(scsi) if scsi.may_be_cleared => None,
             TaskKind::Scsi(scsi) => timeouts.of(&scsi.cdb),
             TaskKind::Text(_) => timeouts.command,
             TaskKind::Ping(_) => Some(timeouts.nop_response),

@@ -16,6 +16,8 @@ pub(crate) struct ScsiTask {
     pub(crate) cdb: Cdb,
     pub(crate) attribute: TaskAttribute,
     pub(crate) immediate: bool,
+    /// The unit may have ended the command without a status, so that it has as long as a task management response may take.
+    pub(crate) may_be_cleared: bool,
     /// Boxed, so that the task of a read takes half as many cache lines.
     pub(crate) write: Option<Box<WriteTransfer>>,
     pub(crate) read: Option<ReadTransfer>,
@@ -46,6 +48,7 @@ impl ScsiTask {
             cdb: command.cdb,
             attribute: command.attribute,
             immediate: command.immediate,
+            may_be_cleared: false,
             write: command.write.map(|payload| Box::new(WriteTransfer::new(payload))),
             read: command.read.map(ReadTransfer::new),
             next_sn: 0,
@@ -62,6 +65,7 @@ impl ScsiTask {
     /// Forgets what has been sent and received of it.
     pub(crate) fn start_over(&mut self) {
         self.next_sn = 0;
+        self.may_be_cleared = false;
         if let Some(write) = &mut self.write {
             write.start_over();
         }

@@ -50,6 +50,32 @@ fn tmf_16_what_a_unit_may_have_cleared_is_aborted_soon() {
     }
 }
 
+/// TMF-16, TMF-06: a process that is stopped before or after the report waits for that time again, not for the whole time limit
+/// of the command.
+#[test]
+fn tmf_16_what_may_be_cleared_is_aborted_soon_after_a_stop() {
+    for is_before in [true, false] {
+        let mut trace = Trace::without_pings();
+        let flush = trace.submit(flush());
+        let later = trace.submit(read(0, 1));
+        (0..2).for_each(|_| drop(expect!(trace, ScsiCommand)));
+        let report = scsi_response().itt(later.get()).sense(attention((0x29, 0)));
+        if is_before {
+            trace.now += Duration::from_secs(3600);
+            trace.send(report);
+        } else {
+            trace.send(report);
+            trace.now += Duration::from_secs(3600);
+        }
+        trace.session.handle_timeout(trace.now);
+        trace.silence();
+        trace.advance(GRACE - TICK);
+        trace.silence();
+        trace.advance(TICK);
+        expect!(trace, TaskManagementRequest { referenced_tag: flush.get() });
+    }
+}
+
 /// TMF-16: a status that is on its way counts, and so does one of a command that was not cleared.
 #[test]
 fn tmf_16_a_status_that_comes_after_all_counts() {
