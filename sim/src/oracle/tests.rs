@@ -119,6 +119,22 @@ fn a_crash_undoes_nothing_that_a_flush_has_vouched_for() {
     assert!(after_a_crash(2).is_err());
 }
 
+/// A server that answers early shows what it holds back, and a crash undoes that. Zeros that were there long before are not what
+/// it has shown.
+#[test]
+fn zeros_that_a_server_has_not_handed_on_replace_nothing() {
+    let mut oracle = oracle();
+    oracle.answer_early();
+    let flushed = written(&mut oracle, 0..1);
+    let begun = oracle.now();
+    oracle.flushed(1, 0, begun);
+    let zeros = oracle.begin_write(1, 0..1, true);
+    oracle.end_write(zeros, true);
+    oracle.crashed();
+    assert!(read(&mut oracle, 0, &[0; GRAIN]).is_ok());
+    assert!(read(&mut oracle, 0, &flushed).is_ok());
+}
+
 #[test]
 fn a_lost_write_back_undoes_its_own_grains_and_no_others() {
     let mut oracle = oracle();
