@@ -158,12 +158,13 @@ impl Oracle {
 
     /// What the cache holds of these grains may be gone; those that the unit did not have at first hold nothing.
     pub(crate) fn lost(&mut self, grains: Range<usize>) {
-        self.crashed = Some(self.now());
+        let now = self.now();
+        self.crashed = Some(now);
         let end = grains.end.min(self.grains.len());
         for version in self.grains[grains.start.min(end)..end].iter_mut().flatten() {
             version.covered = None;
             if !version.is_durable {
-                version.has_crashed = true;
+                version.crashed = Some(now);
             }
         }
     }
@@ -188,11 +189,13 @@ impl Oracle {
     /// The next crash is one that nobody is told of who uses these disks. Of what an earlier one has undone they are; a write
     /// that was under way then may have come after it.
     pub(crate) fn nobody_is_told(&mut self, of: impl Fn(usize) -> bool) {
-        let (last, answers_early) = (self.crashed, self.answers_early);
-        let was_there = |version: &Version| version.ended.is_some_and(|ended| Some(ended) < last);
+        let answers_early = self.answers_early;
+        let may_be_there = |version: &Version| match (version.crashed, version.ended) {
+            (None, _) | (_, None) => true,
+            (Some(crashed), Some(ended)) => crashed < ended,
+        };
         let is_undone = |version: &&mut Version| {
-            let may_be_there = !version.has_crashed || !was_there(version);
-            !version.is_durable && (may_be_there || answers_early)
+            !version.is_durable && (may_be_there(version) || answers_early)
         };
         for version in self.grains.iter_mut().flatten().filter(is_undone) {
             if self.is_volatile && of(version.disk) {

@@ -62,10 +62,13 @@ impl Oracle {
     /// The writes of a server that no flush has vouched for may be gone, in part or all: it was killed, or one of them has failed
     /// after its answer.
     pub(crate) fn may_be_lost(&mut self, disk: usize) {
-        self.crashed = Some(self.now());
+        let now = self.now();
+        self.crashed = Some(now);
         for version in self.grains.iter_mut().flatten() {
             version.covered = None;
-            version.has_crashed |= version.disk == disk && !version.is_durable;
+            if version.disk == disk && !version.is_durable {
+                version.crashed = Some(now);
+            }
         }
     }
 

@@ -201,6 +201,9 @@ fn a_write_that_was_under_way_at_a_loss_may_be_undone_by_one_that_nobody_is_told
             oracle.crashed();
             oracle.end_write(write, true);
         }
+        // What lay behind a new end says nothing of it.
+        oracle.resized(8);
+        oracle.resized(16);
         oracle.nobody_is_told(|disk| disk == 1);
         oracle.crashed();
         let begun = oracle.now();

@@ -27,8 +27,8 @@ pub(super) struct Version {
     pub(super) is_acknowledged: bool,
     /// A flush has vouched for it.
     pub(super) is_durable: bool,
-    /// The unit has crashed since it began, and before a flush had vouched for it.
-    pub(super) has_crashed: bool,
+    /// When the unit has crashed last since it began, and before a flush had vouched for it.
+    pub(super) crashed: Option<Moment>,
     /// The unit has lost the place since, and all that was there.
     pub(super) is_gone: bool,
     /// When a read ended that had shown that another one came after it.
@@ -63,7 +63,7 @@ impl Version {
             is_unanswered: false,
             is_acknowledged: false,
             is_durable: false,
-            has_crashed: false,
+            crashed: None,
             is_gone: false,
             covered: None,
             told: 0,
@@ -73,7 +73,7 @@ impl Version {
 
     /// Whether it replaces whatever came before.
     pub(super) const fn counts(&self) -> bool {
-        self.is_acknowledged && !self.is_gone && (self.is_durable || !self.has_crashed)
+        self.is_acknowledged && !self.is_gone && (self.is_durable || self.crashed.is_none())
     }
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Version {
         if self.is_gone {
             return f.write_str(" (gone)");
         }
-        match (self.is_durable, self.has_crashed) {
+        match (self.is_durable, self.crashed.is_some()) {
             (true, false) => f.write_str(" (flushed)"),
             (true, true) => f.write_str(" (crashed, and then flushed)"),
             (false, true) => f.write_str(" (crashed)"),
