@@ -93,7 +93,7 @@ impl<E: Entropy> Reconnect<E> {
         Self {
             limits,
             back_off,
-            candidates: Candidates::new(retry_timeout),
+            candidates: Candidates::new(retry_timeout, now),
             portal: lost.portal,
             begun: now,
             quick_ends,

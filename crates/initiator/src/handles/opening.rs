@@ -70,7 +70,7 @@ async fn patiently<'a, T>(
         };
         let Some(least) = least else { return Err(error) };
         let left = patience.saturating_sub(begun.elapsed());
-        if left.is_zero() || left < least {
+        if left.is_zero() {
             return Err(error);
         }
         // The last try begins at the end of the patience.

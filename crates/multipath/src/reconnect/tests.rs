@@ -68,6 +68,32 @@ fn err_11_tries_follow_time2wait_and_the_limits() {
     );
 }
 
+/// LOG-18: what was dark for long may have read its accounts by the end of the time limit, however long a refusal rests.
+#[test]
+fn log_18_credentials_are_tried_at_the_end_of_the_time_limit() {
+    let lost = lost(Duration::ZERO);
+    let limits = ReconnectLimits { retry_timeout: 64 * SECOND, ..limits() };
+    let mut reconnect = reconnect(&lost, limits);
+    let mut refused = Vec::new();
+    let end = loop {
+        let at = match reconnect.step() {
+            Step::Try(at) => at,
+            Step::GiveUp { at, .. } => break at,
+        };
+        for portal in reconnect.begin_try(1, at) {
+            let is_dark = at < lost.at + 40 * SECOND;
+            if !is_dark {
+                refused.push(at.duration_since(lost.at).as_secs());
+            }
+            let outlook = if is_dark { Outlook::MayPass } else { Outlook::Credentials };
+            reconnect.failed_at(portal, outlook, at);
+        }
+        reconnect.end_try(at);
+    };
+    assert_eq!(refused, [42, 47, 52, 57, 64]);
+    assert_eq!(end, lost.at + 64 * SECOND);
+}
+
 #[test]
 fn time2wait_counts_from_the_loss() {
     let lost = lost(3 * SECOND);
