@@ -7,7 +7,7 @@
 //! | login 0201, or a target that does not prove itself | some tries | some tries |
 //! | another unit at this portal | other portals only | ends |
 //! | another size or block size, fenced off | ends | ends |
-//! | a unit that is not there, or not ready | may pass | may pass |
+//! | a unit that is not there, or not ready | may pass, and the login was accepted | the same |
 //! | wrong input, unsupported, broken protocol | may pass: it was right before | ends |
 
 use iscsi_multipath::reconnect::Outlook;

@@ -95,6 +95,44 @@ async fn a_password_that_is_refused_is_tried_seven_times() {
     assert_eq!(rig.server.with(|target| target.accepted()), 7);
 }
 
+/// A target that starts twice refuses what it had accepted in between.
+#[tokio::test]
+async fn a_password_that_was_accepted_is_tried_as_often_again() {
+    let rig = Rig::start(512, 64, |config| {
+        (config.login.refuse, config.login.refuse_times) = (Some((2, 1)), 5);
+    })
+    .await;
+    let unit = rig.server.with(|target| target.config_mut().units.remove(&0)).unwrap();
+    let opening = opens(rig.unit_url(0, ""), HOUR);
+    while rig.server.with(|target| target.accepted()) < 7 {
+        let_pass(Duration::from_secs(1)).await;
+    }
+    // As often again: more than seven refusals in all.
+    rig.server.with(|target| target.config_mut().login.refuse_times = 10);
+    rig.server.with(|target| target.config_mut().units.insert(0, unit));
+    opened(opening).await.unwrap();
+}
+
+/// The next try would be later than the caller waits.
+#[tokio::test]
+async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit() {
+    let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
+    let opening = opens(rig.unit_url(0, ""), HOUR);
+    let_pass(HOUR * 3 / 4).await;
+    let before = rig.server.with(|target| {
+        target.config_mut().login.refuse = Some((2, 1));
+        target.accepted()
+    });
+    // After the fifth refusal a password rests for a quarter of the time limit.
+    while rig.server.with(|target| target.accepted()) < before + 5 {
+        let_pass(Duration::from_secs(1)).await;
+    }
+    let_pass(Duration::from_secs(1)).await;
+    assert!(!opening.is_finished());
+    rig.server.with(|target| target.config_mut().login.refuse = None);
+    opened(opening).await.unwrap();
+}
+
 /// A session that the target drops between its login and its first answers is no reason to give up.
 #[tokio::test]
 async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {

@@ -112,7 +112,7 @@ pub(super) enum Hedge {
 #[derive(Clone, Debug)]
 pub(super) struct Request<E> {
     pub(super) spec: RequestSpec,
-    /// When the caller has asked for it.
+    /// When the caller has asked for it, without the time that it has waited in its class: as much later.
     pub(super) asked: Instant,
     pub(super) state: State,
     pub(super) attempts: SmallVec<[AttemptId; 2]>,

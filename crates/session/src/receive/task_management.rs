@@ -40,7 +40,7 @@ impl Session {
         let referenced = management.referenced.and_then(|itt| self.tasks.get(itt));
         if ends_tasks(management.function, code, referenced.is_none_or(has_arrived)) {
             self.conclude_managed(&management, issued_at, has_arrived);
-            self.may_be_cleared(&management, (cid, issued_at), now);
+            self.watch_overtakers(&management, (cid, issued_at), now);
         } else {
             self.function_failed(&management, now)?;
         }
@@ -63,23 +63,10 @@ impl Session {
     ) {
         let concerned = |(itt, task): (Itt, &Task)| {
             let scsi = task.as_scsi()?;
-            let was_sent =
+            let was_before =
                 task.cmd_sn().is_some_and(|sn| sn.is_before(issued_at)) && task.is_sent();
-            let before = was_sent && has_arrived(task);
-            let meant = match management.function {
-                TaskFunction::AbortTask => management.referenced == Some(itt),
-                TaskFunction::AbortTaskSet
-                | TaskFunction::ClearTaskSet
-                | TaskFunction::LogicalUnitReset => before && scsi.lun == management.lun,
-                TaskFunction::TargetWarmReset
-                | TaskFunction::TargetColdReset
-                | TaskFunction::ItNexusReset => before,
-                TaskFunction::ClearAca
-                | TaskFunction::TaskReassign
-                | TaskFunction::QueryTask
-                | TaskFunction::QueryTaskSet
-                | TaskFunction::QueryAsynchronousEvent => false,
-            };
+            let meant = management.aborts() == Some(itt)
+                || management.ends_all_of(scsi.lun) && was_before && has_arrived(task);
             meant.then(|| (itt, scsi.aborting.as_deref().cloned().unwrap_or(TaskError::Aborted)))
         };
         for (itt, why) in self.tasks.iter().filter_map(concerned).collect::<Vec<_>>() {

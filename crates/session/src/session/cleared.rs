@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use iscsi_pdu::scsi::{Lun, Sense, SenseKey};
-use iscsi_pdu::{Cid, CmdSn, Itt, TaskFunction};
+use iscsi_pdu::{Cid, CmdSn, Itt};
 
 use super::Session;
 use crate::task::{Management, Task};
@@ -34,31 +34,18 @@ impl Session {
         self.expect_soon(may_be_cleared, now);
     }
 
-    /// A function of this session, which the target has carried out, was to end all commands for a unit, or for all,
-    /// that were numbered before it. A target may have ended as well what was sent later, over another connection than that of the function.
-    pub(crate) fn may_be_cleared(
+    /// The target has carried out a function that was to end all commands which were numbered before it. It may have ended
+    /// later ones as well: those that were sent over another connection than the function, and came before it.
+    pub(crate) fn watch_overtakers(
         &mut self,
         management: &Management,
         (cid, issued_at): (Cid, CmdSn),
         now: Instant,
     ) {
         let may_be_cleared = |task: &Task, of: Lun| {
-            let is_concerned = match management.function {
-                TaskFunction::AbortTaskSet
-                | TaskFunction::ClearTaskSet
-                | TaskFunction::LogicalUnitReset => of == management.lun,
-                TaskFunction::TargetWarmReset
-                | TaskFunction::TargetColdReset
-                | TaskFunction::ItNexusReset => true,
-                TaskFunction::AbortTask
-                | TaskFunction::ClearAca
-                | TaskFunction::TaskReassign
-                | TaskFunction::QueryTask
-                | TaskFunction::QueryTaskSet
-                | TaskFunction::QueryAsynchronousEvent => false,
-            };
             let is_elsewhere = task.allegiance().is_some_and(|other| other != cid);
-            is_concerned && is_elsewhere && task.cmd_sn().is_some_and(|sn| !sn.is_before(issued_at))
+            let is_later = task.cmd_sn().is_some_and(|sn| !sn.is_before(issued_at));
+            management.ends_all_of(of) && is_elsewhere && is_later
         };
         self.expect_soon(may_be_cleared, now);
     }

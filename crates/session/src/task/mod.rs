@@ -65,6 +65,24 @@ impl Management {
     pub(crate) fn aborts(&self) -> Option<Itt> {
         self.referenced.filter(|_| self.function == TaskFunction::AbortTask)
     }
+
+    /// Whether it is to end all earlier tasks for a unit (RFC 7143 §11.5.1).
+    pub(crate) fn ends_all_of(&self, lun: Lun) -> bool {
+        match self.function {
+            TaskFunction::AbortTaskSet
+            | TaskFunction::ClearTaskSet
+            | TaskFunction::LogicalUnitReset => lun == self.lun,
+            TaskFunction::TargetWarmReset
+            | TaskFunction::TargetColdReset
+            | TaskFunction::ItNexusReset => true,
+            TaskFunction::AbortTask
+            | TaskFunction::ClearAca
+            | TaskFunction::TaskReassign
+            | TaskFunction::QueryTask
+            | TaskFunction::QueryTaskSet
+            | TaskFunction::QueryAsynchronousEvent => false,
+        }
+    }
 }
 
 /// What a logout request closes (RFC 7143 §11.14).

@@ -209,7 +209,7 @@ fn submit_late(pair: &mut Pair, cid: Cid, command: Command) -> (Itt, Vec<Bytes>)
     (itt, late)
 }
 
-/// What a connection sends now, which is on its way.
+/// Takes what a connection has to send. Nothing of it reaches the target.
 fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
     let mut late = Vec::new();
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {

@@ -1,4 +1,4 @@
-//! What a second copy has paid for, and to whom that belongs.
+//! Second copies of requests that are late: when they are sent, what becomes of the other copy, and what they have paid for.
 
 use super::*;
 
@@ -142,4 +142,121 @@ fn a_path_that_joins_sets_no_timer_for_what_is_not_hedged() {
     world.requests.add_path(B, CREDIT, world.now);
     world.drain();
     assert_eq!((world.requests.timer(flush), &world.others[..]), (None, &[][..]));
+}
+
+#[test]
+fn a_late_read_is_hedged_where_a_path_is_idle() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(READ);
+    let (first, path) = world.only(request);
+    assert_eq!(world.await_timer(), millis(100));
+    assert!(matches!(world.others[..], [Output::Reserve { waits: false, .. }]));
+    world.requests.reserved(request, true, world.now);
+    world.drain();
+    let attempts = world.attempts(request);
+    assert!(attempts.len() == 2 && attempts[1].1 != path);
+    world.end(attempts[1].0, End::Good);
+    assert_eq!(world.results[&request], Ok(attempts[1].0));
+    assert!(world.aborted.is_empty(), "the other copy of a read runs to its end");
+    world.end(first, End::Good);
+    assert!(world.requests.poll_timeout().is_none());
+    assert!(!world.requests.paths().has_requests());
+}
+
+/// The request was late while its path was the only one, and is hedged when there is another one again.
+#[test]
+fn a_late_request_is_hedged_over_a_path_that_comes_later() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(WRITE);
+    let (_, path) = world.only(request);
+    let other = if path == A { B } else { A };
+    world.lose(other, &[]);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.attempts(request).len(), 1);
+    let again = PathId(2);
+    world.add(again);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(
+        world.attempts(request).iter().map(|(_, path)| *path).collect::<Vec<_>>(),
+        [path, again]
+    );
+}
+
+#[test]
+fn the_other_copy_of_a_write_is_aborted_and_keeps_its_place_until_it_ends() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(WRITE);
+    let (first, path) = world.only(request);
+    world.await_timer();
+    let second = world.attempts(request)[1].0;
+    world.end(second, End::Good);
+    assert!(world.succeeded(request));
+    assert_eq!(world.aborted, [first]);
+    assert!(world.requests.paths().in_flight(path) > 0);
+    world.end(first, End::NoAnswer);
+    assert_eq!(world.requests.paths().in_flight(path), 0);
+}
+
+#[test]
+fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    world.measure(millis(20));
+    let [stuck, other] = [(); 2].map(|()| world.submit(WRITE));
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.attempts(stuck).len(), 1, "the other path has no credit");
+    let (attempt, _) = world.only(stuck);
+    let (other_attempt, _) = world.only(other);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(stuck));
+    assert!(world.attempts(stuck).is_empty(), "nothing is sent for a request that has ended");
+    // The other one is stuck as well, and takes the path that is free now.
+    assert_eq!(world.attempts(other).len(), 2);
+    world.end(other_attempt, End::Good);
+    assert_eq!(world.aborted.len(), 1);
+}
+
+/// The first copy fails while the second one waits for a path: the request pauses, and takes no other place meanwhile.
+#[test]
+fn a_request_that_pauses_is_not_hedged() {
+    let mut world = World::new(limits(), &[]);
+    let one = Credit { bytes: u64::MAX, requests: 1 };
+    for path in [A, B] {
+        world.requests.add_path(path, one, world.now);
+    }
+    let [stuck, other] = [(); 2].map(|()| world.submit(WRITE));
+    world.pass(Duration::from_secs(20));
+    let (attempt, path) = world.only(stuck);
+    let (other_attempt, _) = world.only(other);
+    world.end(attempt, End::TimedOut);
+    world.end(other_attempt, End::Good);
+    assert!(world.attempts(stuck).is_empty(), "it pauses");
+    world.await_timer();
+    let (attempt, _) = world.only(stuck);
+    world.end(attempt, End::Good);
+    assert!(world.succeeded(stuck) && world.succeeded(other));
+    for path in [path, A, B] {
+        assert_eq!(world.requests.paths().in_flight(path), 0, "a place is kept for nothing");
+    }
+}
+
+#[test]
+fn one_of_two_copies_may_be_lost() {
+    let mut world = World::new(limits(), &[A, B]);
+    world.measure(millis(20));
+    let request = world.submit(WRITE);
+    let (_, path) = world.only(request);
+    world.await_timer();
+    assert_eq!(world.attempts(request).len(), 2);
+    world.lose(path, &[]);
+    let (left, _) = world.only(request);
+    assert!(!world.results.contains_key(&request));
+    world.end(left, End::Good);
+    assert!(world.succeeded(request));
 }
