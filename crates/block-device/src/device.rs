@@ -1,4 +1,6 @@
 //! The trait of a device of bytes.
+//!
+//! Why it is so: `docs/design/device.md`.
 
 use std::fmt;
 use std::ops::Range;

@@ -6,6 +6,8 @@
 //! ```
 //! Everything ends in any order; what waits is written from the lowest offset on. A source or a
 //! destination that is a stream has one read or write under way, in order.
+//!
+//! Why it is so: `docs/design/copies.md`.
 
 mod account;
 mod blank;

@@ -2,6 +2,8 @@
 //!
 //! After a crash of the host, synced data is there, and a name is there if its folder was synced. After the death of a process
 //! everything is there that it has handed to the system.
+//!
+//! Why it is so: `docs/design/kept-files.md`.
 
 pub(crate) mod replace;
 pub(crate) mod system;

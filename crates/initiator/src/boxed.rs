@@ -4,6 +4,8 @@
 //! those of this crate would compile all of them again. A boxed future is polled through a vtable, which is made where the
 //! future is boxed: here, once. The functions that callers await are therefore thin, and what they await returns a
 //! [`BoxFuture`].
+//!
+//! Why it is so: `docs/design/compile-times.md`.
 
 use std::pin::Pin;
 

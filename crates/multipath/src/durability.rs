@@ -1,4 +1,6 @@
 //! Which writes a volatile cache may still lose, and whether it has lost some (SBC-3 §4.15).
+//!
+//! Why it is so: `docs/design/flushes.md`.
 
 mod epoch;
 mod estimate;

@@ -1,5 +1,7 @@
 //! The reservation key of a disk: over which paths it is registered with the unit, whether it still is, and how that is
 //! found out (SPC-4 §5.13).
+//!
+//! Why it is so: `docs/design/fencing.md`.
 
 mod exchange;
 mod procedure;

@@ -1,4 +1,6 @@
 //! Whether a path still leads to the unit that it led to, and what the unit is by now.
+//!
+//! Why it is so: `docs/design/identity.md`.
 
 mod blocks;
 mod capacity;

@@ -9,6 +9,8 @@
 //!
 //! A range is in doubt while a lost session was writing there and nothing proves that the target will not carry that write
 //! out later. It stays taken until each such session is settled; no time proves it.
+//!
+//! Why it is so: `docs/design/writes-in-doubt.md`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

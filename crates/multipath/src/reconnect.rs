@@ -5,6 +5,8 @@
 //! of this path have ended soon one after the other. Each try visits the portal of the lost session and then all others, since
 //! that one may be gone for good. What may pass is waited for, with pauses that grow and are random in part, until the
 //! retry timeout is over.
+//!
+//! Why it is so: `docs/design/reconnects.md`.
 
 mod back_off;
 mod candidates;

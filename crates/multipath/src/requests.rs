@@ -8,6 +8,8 @@
 //! that is late on one path is hedged: the first answer counts. The other copy of a write is aborted then, since it could
 //! land on newer data; it keeps its range until it has ended, or its session is settled. The other copy of a read runs to
 //! its end.
+//!
+//! Why it is so: `docs/design/requests.md`.
 
 pub mod disposition;
 pub mod end;

@@ -20,6 +20,8 @@
 //!
 //! At most [`max`](Situation::max) sessions are there and on their way together. A session that takes the place of another one,
 //! or that is opened because no path serves the unit, may be one more until the other one has closed.
+//!
+//! Why it is so: `docs/design/paths.md`.
 
 mod plan;
 mod situation;

@@ -1,4 +1,6 @@
 //! What requests must keep to, on either side.
+//!
+//! Why it is so: `docs/design/nbd.md`.
 
 use thiserror::Error;
 

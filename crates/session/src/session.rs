@@ -1,4 +1,6 @@
 //! The session: its owners, and the calls of the driver.
+//!
+//! Why it is so: `docs/design/session.md`.
 
 mod abort;
 mod cleanup;

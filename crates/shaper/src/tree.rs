@@ -1,4 +1,6 @@
 //! Classes as a tree, which may change while requests wait in it.
+//!
+//! Why it is so: `docs/design/shaper.md`.
 
 use std::time::Instant;
 

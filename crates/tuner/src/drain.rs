@@ -7,6 +7,8 @@
 //! ```text
 //! time in the target = bytes outstanding, on average / bytes concluded in a second        (Little's law)
 //! ```
+//!
+//! Why it is so: `docs/design/slow-targets.md`.
 
 use std::time::{Duration, Instant};
 

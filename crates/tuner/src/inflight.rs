@@ -7,6 +7,8 @@
 //! |---|---|---|
 //! | requests on one path of several | what answers take beyond the round trips, 750 ms at most with them | one is under way and one waits for it; the last of a copy waits for no slow path |
 //! | write data | 750 ms, and with the round trips half of a target's patience at most | a target gives up on a connection whose data comes late (LIO: 3 seconds), and a rate may turn out half of what it seems |
+//!
+//! Why it is so: `docs/design/limits.md`.
 
 use std::time::{Duration, Instant};
 

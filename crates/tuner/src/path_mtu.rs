@@ -14,6 +14,8 @@
 //! ```
 //! As in RFC 4821 §7 and RFC 8899 §4, length is the only thing that differs between what passes and what does not. A dead
 //! link, a target that is gone, and a busy disk show the same stillness, and fail the trial in another way.
+//!
+//! Why it is so: `docs/design/path-mtu.md`.
 
 use std::fmt;
 use std::time::{Duration, Instant};

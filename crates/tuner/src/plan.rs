@@ -1,4 +1,6 @@
 //! The plan: every number with its reason.
+//!
+//! Why it is so: `docs/design/tuner.md`.
 
 use std::fmt;
 

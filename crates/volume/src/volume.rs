@@ -1,4 +1,6 @@
 //! A volume as a device of bytes.
+//!
+//! Why it is so: `docs/design/volumes.md`.
 
 use std::ops::Range;
 use std::sync::Arc;

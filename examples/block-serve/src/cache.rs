@@ -8,6 +8,8 @@
 //! A report of the device ([`Device::attentions`]: resets, losses, another size, another unit) empties the cache,
 //! and reads that were in flight then are not cached. The device reports only when it receives a request, so where
 //! all reads are served from memory it receives one now and then.
+//!
+//! Why it is so: `docs/design/serving.md`.
 
 mod chunks;
 mod fills;

@@ -9,6 +9,8 @@
 //!   write with FUA fails then, and for any other change the next flush tells it once more.
 //! - An answer may be lost with its connection. A client that comes back asks for the same flush again, and would hear that all is
 //!   well. So one flush of each connection that is made tells it once more, until a client that was told has said goodbye.
+//!
+//! Why it is so: `docs/design/serving.md`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -7,6 +7,8 @@
 //! | a quarter, shared out evenly among all places for clients | short requests of one client, whatever others hold |
 //! | 32 MiB, the longest request | one request at a time that has found no room elsewhere: so one of them always goes on |
 //! | the rest | all requests, in the order in which they ask |
+//!
+//! Why it is so: `docs/design/nbd-clients.md`.
 
 use std::sync::Arc;
 

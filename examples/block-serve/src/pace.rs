@@ -1,4 +1,6 @@
 //! How fast a client must send what it has announced, and take what it has asked for.
+//!
+//! Why it is so: `docs/design/nbd-clients.md`.
 
 use std::io;
 use std::time::Duration;

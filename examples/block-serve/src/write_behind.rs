@@ -4,6 +4,8 @@
 //! the link alone. The window may do what a page cache does: every later read sees a write that was answered, and the
 //! write is safe after the next flush. Only a flush can report a write that fails after its answer, once for each
 //! handle.
+//!
+//! Why it is so: `docs/design/serving.md`.
 
 mod failures;
 mod pending;

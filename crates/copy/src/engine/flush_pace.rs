@@ -3,6 +3,8 @@
 //! A target may keep gigabytes in a cache before a slow medium. A flush of all that takes minutes, in which some targets
 //! answer nothing, also not their own pings: LIO then ends the session, and what was not flushed is written again. So a
 //! flush begins with little, and the next covers as much as comes onto the medium in a part of the target's patience.
+//!
+//! Why it is so: `docs/design/slow-targets.md`.
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //! While reading has nothing to do but to wait for an answer, the time is owed; an answer pays back the time that the
 //! zeros in it would have taken to be read. As long as little is owed, reading waits. Then it goes on where nothing is
 //! known, gently at first, and one question at a time looks farther ahead, until an answer pays.
+//!
+//! Why it is so: `docs/design/questions.md`.
 
 use std::time::Duration;
 

@@ -2,6 +2,8 @@
 //!
 //! `tcp` is the kernel's, of Linux only. Behind these two traits the driver, and all that stands on it, runs over
 //! any other just as well.
+//!
+//! Why it is so: `docs/design/layers.md`.
 
 #![cfg_attr(
     not(feature = "simulation"),

@@ -1,4 +1,6 @@
 //! Portals that a peer has named, by a redirection or in an answer to SendTargets, and which of their addresses are used.
+//!
+//! Why it is so: `docs/design/credentials.md`.
 
 use std::net::{IpAddr, SocketAddr};
 

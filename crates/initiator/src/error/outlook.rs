@@ -9,6 +9,8 @@
 //! | another size or block size, fenced off | ends | ends |
 //! | a unit that is not there, or not ready | may pass, and the login was accepted | the same |
 //! | wrong input, unsupported, broken protocol | may pass: it was right before | ends |
+//!
+//! Why it is so: `docs/design/waiting.md`.
 
 use iscsi_multipath::reconnect::Outlook;
 use iscsi_pdu::scsi::SenseKey;

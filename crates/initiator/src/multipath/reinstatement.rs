@@ -3,6 +3,8 @@
 //! What a session was writing when it was lost may still be carried out, however late: its bytes may wait
 //! in a network, or in a target that has stopped. Its ranges stay taken until a login has made the target
 //! drop that session (RFC 7143 §6.3.5). No time proves it.
+//!
+//! Why it is so: `docs/design/writes-in-doubt.md`.
 
 use tokio::time::Instant;
 

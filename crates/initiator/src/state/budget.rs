@@ -1,4 +1,6 @@
 //! How much may be under way at once.
+//!
+//! Why it is so: `docs/design/limits.md`.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

@@ -1,4 +1,6 @@
 //! The lock around all that is known of a unit, and around what disks keep beside that.
+//!
+//! Why it is so: `docs/design/unit-lock.md`.
 
 use std::fmt;
 use std::mem;

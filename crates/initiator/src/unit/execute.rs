@@ -1,5 +1,7 @@
 //! One command of a unit: sent until it ends in a way that counts, in a form that the unit knows, and to no
 //! other unit than before.
+//!
+//! Why it is so: `docs/design/commands.md`.
 
 use std::future::ready;
 use std::pin::Pin;

@@ -1,4 +1,6 @@
 //! The commands that read the properties of a disk: all are sent together, so that they cost one round trip.
+//!
+//! Why it is so: `docs/design/round-trips.md`.
 
 use std::sync::Arc;
 

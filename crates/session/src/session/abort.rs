@@ -10,6 +10,8 @@
 //! serve each of them belongs to the functions that concern many tasks (RFC 7143 §4.2.3.3), and the
 //! request takes that duty back for a single task. The data goes on when the target refuses to abort
 //! the task.
+//!
+//! Why it is so: `docs/design/aborts.md`.
 
 use std::time::Instant;
 

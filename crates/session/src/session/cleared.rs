@@ -4,6 +4,8 @@
 //! The unit reports it by a unit attention, to the next command only. Without a look at it a cleared command waits for its
 //! time limit, ten minutes in the case of a flush. A reset by this session is reported to others only: it ends what was sent
 //! before it, and perhaps what was sent after it over another connection and came first.
+//!
+//! Why it is so: `docs/design/slow-targets.md`.
 
 use std::time::Instant;
 

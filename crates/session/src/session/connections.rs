@@ -1,4 +1,6 @@
 //! The connections of a session: added, chosen, let go (RFC 7143 §4.2.2).
+//!
+//! Why it is so: `docs/design/connections.md`.
 
 use std::time::Instant;
 

@@ -1,4 +1,6 @@
 //! Who uses a block device or a file of this host.
+//!
+//! Why it is so: `docs/design/destinations.md`.
 
 use std::fmt;
 use std::fs::{self, Metadata};

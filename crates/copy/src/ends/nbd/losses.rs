@@ -1,4 +1,6 @@
 //! What goes with a connection that is lost.
+//!
+//! Why it is so: `docs/design/nbd-outages.md`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
